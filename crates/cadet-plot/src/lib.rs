@@ -1,0 +1,1 @@
+//! Charts as SVG and reports as one self-contained HTML page.

@@ -1,0 +1,407 @@
+//! Who was shown what: for each task (an item) the instances (users) exposed to it.
+//!
+//! Kept as compressed rows, task → instances, sorted and without duplicates: 4 bytes an exposure, 8
+//! where some were repeated or weighted. `m_t`, the share of the exposures that belong to task t, and
+//! the population `p = Σ m_t q_t` both follow from it.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// A task (an item), numbered from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskId(pub u32);
+
+/// An instance (a user), numbered from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InstanceId(pub u32);
+
+/// Exposures as compressed rows, task → instances.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exposures {
+    instance_count: usize,
+    offsets: Vec<u64>,
+    instances: Vec<u32>,
+    /// How often each exposure happened; `None` where every one happened once.
+    counts: Option<Vec<u32>>,
+    /// The summed weight of each exposure; `None` where it equals the count.
+    weights: Option<Vec<f32>>,
+}
+
+/// One task's row of [`Exposures`].
+#[derive(Debug, Clone, Copy)]
+pub struct Audience<'a> {
+    /// The instances, ascending.
+    pub instances: &'a [u32],
+    counts: Option<&'a [u32]>,
+    weights: Option<&'a [f32]>,
+}
+
+impl Audience<'_> {
+    /// The weight of the `i`-th exposure of this row.
+    pub fn weight(&self, i: usize) -> f32 {
+        match (self.weights, self.counts) {
+            (Some(weights), _) => weights[i],
+            (None, Some(counts)) => counts[i] as f32,
+            (None, None) => 1.0,
+        }
+    }
+
+    /// How often the `i`-th exposure of this row happened.
+    pub fn count(&self, i: usize) -> u32 {
+        self.counts.map_or(1, |counts| counts[i])
+    }
+
+    /// How often this instance was exposed to the task.
+    pub fn times_seen(&self, instance: u32) -> u32 {
+        self.instances.binary_search(&instance).map_or(0, |i| self.count(i))
+    }
+}
+
+impl Exposures {
+    /// Puts the compressed rows together, and checks that they are ones.
+    pub fn from_parts(
+        instance_count: usize,
+        offsets: Vec<u64>,
+        instances: Vec<u32>,
+        counts: Option<Vec<u32>>,
+        weights: Option<Vec<f32>>,
+    ) -> Result<Self> {
+        let total = instances.len();
+        let shape = |what, expected, found| Err(Error::Shape { what, expected, found });
+        match (offsets.first(), offsets.last()) {
+            (Some(0), Some(last)) if *last == total as u64 => {}
+            (_, last) => return shape("exposures", last.map_or(0, |n| *n as usize), total),
+        }
+        if counts.as_ref().is_some_and(|c| c.len() != total) {
+            return shape("exposure counts", total, counts.map_or(0, |c| c.len()));
+        }
+        if weights.as_ref().is_some_and(|w| w.len() != total) {
+            return shape("exposure weights", total, weights.map_or(0, |w| w.len()));
+        }
+        if !offsets.is_sorted() {
+            return Err(Error::config("exposures", "row offsets must ascend"));
+        }
+        let ascending =
+            |row: &[u64]| instances[row[0] as usize..row[1] as usize].is_sorted_by(|a, b| a < b);
+        if !offsets.windows(2).all(ascending) {
+            return Err(Error::config("exposures", "the instances of a task must ascend"));
+        }
+        if let Some(worst) = instances.iter().max().filter(|i| **i as usize >= instance_count) {
+            return shape("instances", instance_count, *worst as usize + 1);
+        }
+        if weights.as_ref().is_some_and(|w| w.iter().any(|w| !(w.is_finite() && *w > 0.0))) {
+            return Err(Error::config("exposures", "weights must be finite and above 0"));
+        }
+        Ok(Self { instance_count, offsets, instances, counts, weights })
+    }
+
+    /// How many tasks there are, those without exposures included.
+    pub fn task_count(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// How many instances there are, those without exposures included.
+    pub fn instance_count(&self) -> usize {
+        self.instance_count
+    }
+
+    /// How many different (task, instance) pairs there are.
+    pub fn len(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.instances.is_empty()
+    }
+
+    /// How many exposures happened, repeats counted.
+    pub fn event_count(&self) -> u64 {
+        match &self.counts {
+            Some(counts) => counts.iter().map(|c| u64::from(*c)).sum(),
+            None => self.len() as u64,
+        }
+    }
+
+    /// The audience of a task.
+    pub fn audience(&self, task: TaskId) -> Audience<'_> {
+        let row =
+            self.offsets[task.0 as usize] as usize..self.offsets[task.0 as usize + 1] as usize;
+        Audience {
+            instances: &self.instances[row.clone()],
+            counts: self.counts.as_ref().map(|c| &c[row.clone()]),
+            weights: self.weights.as_ref().map(|w| &w[row]),
+        }
+    }
+
+    /// Every task with its audience.
+    pub fn audiences(&self) -> impl ExactSizeIterator<Item = (TaskId, Audience<'_>)> {
+        (0..self.task_count() as u32).map(|t| (TaskId(t), self.audience(TaskId(t))))
+    }
+
+    /// Whether every exposure has weight 1.
+    pub fn is_unweighted(&self) -> bool {
+        self.counts.is_none() && self.weights.is_none()
+    }
+
+    /// The summed weight of a task's exposures; `m_t` up to a constant.
+    pub fn mass(&self, task: TaskId) -> f64 {
+        let audience = self.audience(task);
+        if self.is_unweighted() {
+            return audience.instances.len() as f64;
+        }
+        (0..audience.instances.len()).map(|i| f64::from(audience.weight(i))).sum()
+    }
+
+    /// The row offsets, one more than there are tasks.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// The instances of all rows, one after the other.
+    pub fn instances(&self) -> &[u32] {
+        &self.instances
+    }
+
+    /// The counts of all rows, where any exposure was repeated.
+    pub fn counts(&self) -> Option<&[u32]> {
+        self.counts.as_deref()
+    }
+
+    /// The weights of all rows, where they differ from the counts.
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.weights.as_deref()
+    }
+
+    /// Keeps the exposures for which `keep(task, instance)` holds; tasks and instances keep their numbers.
+    pub fn filter(&self, keep: impl Fn(TaskId, InstanceId) -> bool) -> Self {
+        let mut offsets = Vec::with_capacity(self.offsets.len());
+        let mut instances = Vec::new();
+        let mut counts = self.counts.as_ref().map(|_| Vec::new());
+        let mut weights = self.weights.as_ref().map(|_| Vec::new());
+        offsets.push(0);
+        for (task, audience) in self.audiences() {
+            for (i, instance) in audience.instances.iter().enumerate() {
+                if keep(task, InstanceId(*instance)) {
+                    instances.push(*instance);
+                    if let Some(counts) = &mut counts {
+                        counts.push(audience.count(i));
+                    }
+                    if let Some(weights) = &mut weights {
+                        weights.push(audience.weight(i));
+                    }
+                }
+            }
+            offsets.push(instances.len() as u64);
+        }
+        instances.shrink_to_fit();
+        Self { instance_count: self.instance_count, offsets, instances, counts, weights }
+    }
+}
+
+/// Collects exposures in any order.
+///
+/// Holds 8 bytes an event (16 once a weight other than 1 was seen) and sorts in place.
+#[derive(Debug, Default)]
+pub struct ExposuresBuilder {
+    events: Events,
+}
+
+#[derive(Debug)]
+enum Events {
+    /// task << 32 | instance
+    Plain(Vec<u64>),
+    Weighted(Vec<(u64, f32)>),
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events::Plain(Vec::new())
+    }
+}
+
+impl ExposuresBuilder {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many events were added.
+    pub fn len(&self) -> usize {
+        match &self.events {
+            Events::Plain(events) => events.len(),
+            Events::Weighted(events) => events.len(),
+        }
+    }
+
+    /// Whether none was added.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds one event of weight 1.
+    #[inline]
+    pub fn push(&mut self, task: u32, instance: u32) {
+        let key = u64::from(task) << 32 | u64::from(instance);
+        match &mut self.events {
+            Events::Plain(events) => events.push(key),
+            Events::Weighted(events) => events.push((key, 1.0)),
+        }
+    }
+
+    /// Adds one event with a weight, which must be finite and above 0.
+    pub fn push_weighted(&mut self, task: u32, instance: u32, weight: f32) -> Result<()> {
+        if !(weight.is_finite() && weight > 0.0) {
+            return Err(Error::config(
+                "weight",
+                format!("must be finite and above 0, found {weight}"),
+            ));
+        }
+        let key = u64::from(task) << 32 | u64::from(instance);
+        if let Events::Plain(events) = &mut self.events {
+            if weight == 1.0 {
+                events.push(key);
+                return Ok(());
+            }
+            self.events =
+                Events::Weighted(std::mem::take(events).into_iter().map(|k| (k, 1.0)).collect());
+        }
+        if let Events::Weighted(events) = &mut self.events {
+            events.push((key, weight));
+        }
+        Ok(())
+    }
+
+    /// Sorts the events into rows and counts the repeats.
+    pub fn build(self, task_count: usize, instance_count: usize) -> Result<Exposures> {
+        match self.events {
+            Events::Plain(mut events) => {
+                events.par_sort_unstable();
+                rows(task_count, instance_count, events, |key| (*key, 1.0), false)
+            }
+            Events::Weighted(mut events) => {
+                // The weight is part of the order, so that sums do not depend on how ties fall.
+                events.par_sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+                rows(task_count, instance_count, events, |event| *event, true)
+            }
+        }
+    }
+}
+
+/// Drains sorted events from the back, so that the events' memory is given up as the rows' grows.
+fn rows<E>(
+    task_count: usize,
+    instance_count: usize,
+    mut events: Vec<E>,
+    part: impl Fn(&E) -> (u64, f32),
+    weighted: bool,
+) -> Result<Exposures> {
+    const GIVE_BACK: usize = 1 << 20;
+    let mut offsets = vec![0u64; task_count + 1];
+    let mut instances: Vec<u32> = Vec::new();
+    let mut counts: Option<Vec<u32>> = None;
+    let mut weights: Option<Vec<f32>> = weighted.then(Vec::new);
+    let mut last = None;
+    while let Some(event) = events.pop() {
+        let (key, weight) = part(&event);
+        let (task, instance) = ((key >> 32) as usize, key as u32);
+        if task >= task_count {
+            return Err(Error::Shape { what: "tasks", expected: task_count, found: task + 1 });
+        }
+        if last == Some(key) {
+            let counts = counts.get_or_insert_with(|| vec![1; instances.len()]);
+            if let Some(count) = counts.last_mut() {
+                *count = count.saturating_add(1);
+            }
+            if let Some(sum) = weights.as_mut().and_then(|w| w.last_mut()) {
+                *sum += weight;
+            }
+        } else {
+            last = Some(key);
+            offsets[task + 1] += 1;
+            instances.push(instance);
+            if let Some(counts) = &mut counts {
+                counts.push(1);
+            }
+            if let Some(weights) = &mut weights {
+                weights.push(weight);
+            }
+        }
+        if events.len().is_multiple_of(GIVE_BACK) {
+            events.shrink_to_fit();
+        }
+    }
+    for t in 0..task_count {
+        offsets[t + 1] += offsets[t];
+    }
+    instances.reverse();
+    instances.shrink_to_fit();
+    if let Some(counts) = &mut counts {
+        counts.reverse();
+    }
+    if let Some(weights) = &mut weights {
+        weights.reverse();
+    }
+    Exposures::from_parts(instance_count, offsets, instances, counts, weights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn repeats_are_counted_and_weights_summed() {
+        let mut builder = ExposuresBuilder::new();
+        builder.push(1, 4);
+        builder.push(1, 2);
+        builder.push(1, 4);
+        builder.push_weighted(0, 3, 2.5).unwrap();
+        let exposures = builder.build(3, 5).unwrap();
+        let audience = exposures.audience(TaskId(1));
+        assert_eq!(audience.instances, [2, 4]);
+        assert_eq!(
+            (audience.times_seen(4), audience.times_seen(2), audience.times_seen(3)),
+            (2, 1, 0)
+        );
+        assert_eq!(exposures.mass(TaskId(0)), 2.5);
+        assert_eq!(exposures.mass(TaskId(1)), 3.0);
+        assert_eq!(exposures.mass(TaskId(2)), 0.0);
+        assert_eq!((exposures.len(), exposures.event_count()), (3, 4));
+    }
+
+    #[test]
+    fn bad_weights_and_bad_rows_are_refused() {
+        let mut builder = ExposuresBuilder::new();
+        for weight in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            assert!(builder.push_weighted(0, 0, weight).is_err());
+        }
+        assert!(Exposures::from_parts(2, vec![0, 2], vec![1, 1], None, None).is_err());
+        assert!(Exposures::from_parts(2, vec![0, 1], vec![2], None, None).is_err());
+        assert!(Exposures::from_parts(2, vec![], vec![], None, None).is_err());
+        assert!(Exposures::from_parts(2, vec![0, 2, 1], vec![0], None, None).is_err());
+        assert!(Exposures::from_parts(2, vec![0, 9, 1], vec![0], None, None).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn rows_hold_what_was_pushed(events in prop::collection::vec((0u32..7, 0u32..9), 0..200)) {
+            let mut builder = ExposuresBuilder::new();
+            let mut truth = BTreeMap::new();
+            for (task, instance) in &events {
+                builder.push(*task, *instance);
+                *truth.entry((*task, *instance)).or_insert(0u32) += 1;
+            }
+            let exposures = builder.build(7, 9).unwrap();
+            prop_assert_eq!(exposures.len(), truth.len());
+            for ((task, instance), count) in &truth {
+                prop_assert_eq!(exposures.audience(TaskId(*task)).times_seen(*instance), *count);
+            }
+            let even = exposures.filter(|_, i| i.0 % 2 == 0);
+            prop_assert_eq!(even.len(), truth.keys().filter(|k| k.1 % 2 == 0).count());
+        }
+    }
+}
