@@ -247,7 +247,7 @@ fn comparison() -> String {
     let paper = [0.925, 0.921, 0.881, 0.899, 0.955];
     let series = METHODS.iter().map(|(name, mean, sd)| {
         let bars = (0..SETS.len()).map(|i| {
-            let bar = Bar::new(mean[i]).error(sd[i] * 3.0);
+            let bar = Bar::new(mean[i]).error(sd[i]);
             if *name == "cadet" { bar.reference(paper[i]) } else { bar }
         });
         BarSeries::new(*name, bars)

@@ -2,12 +2,14 @@
 
 use crate::frame::{Glyph, HALF, Key, Layout, Place, Px, empty};
 use crate::scale::{Axis, Span, extent, usable};
-use crate::text::{escape, fit, number};
+use crate::text::{escape, fit, number, width};
 
 /// Bins drawn.
 const MOST: usize = 200;
 /// Height of the panel of counts.
-const COUNTS: f64 = 52.0;
+const COUNTS: f64 = 50.0;
+/// Between the two panels.
+const GAP: f64 = 18.0;
 
 /// A reliability diagram.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,17 +108,18 @@ impl Calibration {
 
         let summary = format!("Reliability diagram with {} bins. {}", bins.len(), self.annotation);
         let span = Span::Nice(lo, hi);
+        let most = bins.iter().map(|b| b.count).max().unwrap_or(0).max(1);
         let mut layout =
             Layout::new(self.size, &self.title, summary, (&x_axis, span), (&y_axis, span));
-        layout.lower = COUNTS + 12.0;
+        layout.lower = COUNTS + GAP;
+        layout.gutter = width(&number(most as f64), 12.0);
         if every > 1 {
             layout.legend.push(Key::new(Glyph::None, 0, format!("every {every}th bin")));
         }
         let mut c = layout.open();
         c.segment("axis", c.left, c.base, c.right, c.base);
 
-        let floor = c.base + 12.0;
-        let most = bins.iter().map(|b| b.count).max().unwrap_or(0).max(1);
+        let floor = c.base + GAP;
         let nearest = bins
             .windows(2)
             .map(|w| c.x.at(w[1].predicted) - c.x.at(w[0].predicted))

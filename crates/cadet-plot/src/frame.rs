@@ -79,6 +79,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) bar: Option<ColourBar>,
     /// Height of a second panel between the plot and the x axis.
     pub(crate) lower: f64,
+    /// Least room for the labels of the y axis.
+    pub(crate) gutter: f64,
 }
 
 impl<'a> Layout<'a> {
@@ -99,6 +101,7 @@ impl<'a> Layout<'a> {
             legend: Vec::new(),
             bar: None,
             lower: 0.0,
+            gutter: 0.0,
         }
     }
 
@@ -114,14 +117,18 @@ impl<'a> Layout<'a> {
         let mut bottom = h
             - if unlabelled { 14.0 } else { 34.0 }
             - if self.x.0.label().is_empty() { 0.0 } else { 20.0 };
-        let y_ticks = Ticks::new(self.y.0, self.y.1, ((bottom - top - self.lower) / 46.0).max(2.0));
+        let mut y_ticks =
+            Ticks::new(self.y.0, self.y.1, ((bottom - top - self.lower) / 46.0).max(2.0));
         let names = matches!(self.y.1, Span::Slots(..));
+        if names {
+            thin(&mut y_ticks, bottom - top - self.lower, TICK + 1.0);
+        }
         let y_labels: Vec<String> = y_ticks
             .marks
             .iter()
             .map(|m| if names { fit(&m.1, TICK, w * 0.25) } else { m.1.clone() })
             .collect();
-        let y_room = y_labels.iter().map(|s| width(s, TICK)).fold(0.0, f64::max);
+        let y_room = y_labels.iter().map(|s| width(s, TICK)).fold(self.gutter, f64::max);
         let mut left = EDGE + y_room + 8.0 + if self.y.0.label().is_empty() { 0.0 } else { 22.0 };
         let mut right = w - 22.0;
         let mut bar_room = 0.0;
@@ -131,7 +138,7 @@ impl<'a> Layout<'a> {
         }
 
         let x_slots = matches!(self.x.1, Span::Slots(..));
-        let x_ticks = {
+        let mut x_ticks = {
             let first = Ticks::new(self.x.0, self.x.1, ((right - left) / 80.0).max(2.0));
             let widest = first.marks.iter().map(|m| width(&m.1, TICK)).fold(0.0, f64::max);
             if !x_slots && widest + 22.0 > 80.0 {
@@ -151,6 +158,9 @@ impl<'a> Layout<'a> {
             Some(x_ticks.marks.iter().map(|m| vec![m.1.clone()]).collect())
         };
         let longest = 130.0f64.min(h * 0.4);
+        if lines.is_none() {
+            thin(&mut x_ticks, right - left, TICK * 1.5);
+        }
         match &lines {
             Some(lines) => {
                 let rows = lines.iter().map(Vec::len).max().unwrap_or(1).max(1);
@@ -380,6 +390,17 @@ impl Canvas {
     }
 }
 
+/// Keeps every n-th name, so that each has `least` pixels.
+fn thin(ticks: &mut Ticks, room: f64, least: f64) {
+    let slot = room / (ticks.hi - ticks.lo).max(1.0);
+    let every = (least / slot.max(1e-3)).ceil().max(1.0) as usize;
+    let mut i = 0;
+    ticks.marks.retain(|_| {
+        i += 1;
+        (i - 1) % every == 0
+    });
+}
+
 /// A size that can hold a chart.
 fn sane((w, h): (f64, f64)) -> (f64, f64) {
     let one = |v: f64, default: f64| if v.is_finite() { v.clamp(200.0, 4000.0) } else { default };
@@ -403,7 +424,8 @@ fn header(w: f64, h: f64, title: &str, summary: &str) -> String {
 fn heading(out: &mut String, w: f64, title: &str, legend: &[Key]) -> f64 {
     let mut y = 14.0;
     if !title.is_empty() {
-        let short = fit(title, 15.0, w - 2.0 * EDGE);
+        // Bold is wider than the estimate for regular text.
+        let short = fit(title, 15.0 * 1.15, w - 2.0 * EDGE);
         let _ = write!(
             out,
             "<text class=\"title\" x=\"{}\" y=\"24\">{}</text>",
