@@ -1,0 +1,288 @@
+//! One step of Algorithm 1 on the fused net: gradients of a batch, then Adam on `θ` and on the rows of
+//! the tasks that the batch touched.
+//!
+//! A batch is cut into chunks of a fixed size whose gradients are added in a fixed order, so the result
+//! does not depend on how many threads worked on them.
+
+use rayon::prelude::*;
+
+use crate::estimator::{Change, Estimator, Tensor, take};
+use crate::instances::Instances;
+use crate::kernels::{Adam, AdamConfig, Kernel, Mlp, Output, Pairs, Scratch, Shape};
+use crate::rng::{self, Purpose, Rng};
+use crate::sampler::Batch;
+use crate::{Error, Result};
+
+/// Pairs per chunk: large enough to keep a core busy, small enough to share a batch among many.
+const CHUNK: usize = 128;
+
+/// A net, a row for each task, and the state of their optimiser.
+#[derive(Debug, Clone)]
+pub struct Contrastive {
+    kernel: Kernel,
+    seed: u64,
+    pub(crate) net: Mlp,
+    pub(crate) table: Vec<f32>,
+    adam: AdamConfig,
+    pub(crate) steps: u64,
+    pub(crate) net_moments: [Vec<f32>; 2],
+    /// Both moments of a task's row, side by side.
+    pub(crate) table_moments: Vec<f32>,
+    work: Work,
+}
+
+/// What is reused from step to step.
+#[derive(Debug, Clone, Default)]
+struct Work {
+    chunks: Vec<Scratch>,
+    task_gradient: Vec<f32>,
+    losses: Vec<f64>,
+    /// The step in which a task was last met, and its first place in that batch.
+    met: Vec<(u32, u32)>,
+    distinct: Vec<u32>,
+}
+
+impl Contrastive {
+    /// A net with random weights and one row for each task (without padding), ready to be trained.
+    ///
+    /// Weights and biases start uniform in ±1/√inputs.
+    pub fn new(shape: Shape, tasks: usize, rows: &[f32], seed: u64) -> Result<Self> {
+        if shape.hidden.is_empty() || shape.hidden.contains(&0) {
+            return Err(Error::config("hidden", "a net needs at least one hidden layer, and no layer may be empty"));
+        }
+        if shape.dropout.len() != shape.hidden.len() {
+            let (expected, found) = (shape.hidden.len(), shape.dropout.len());
+            return Err(Error::Shape { what: "dropout (one share per hidden layer)", expected, found });
+        }
+        if let Some(share) = shape.dropout.iter().find(|d| !(0.0..1.0).contains(*d)) {
+            return Err(Error::config("dropout", format!("a share must be in [0, 1), found {share}")));
+        }
+        let mut rng = Rng::at(seed, Purpose::Init, [0, 0]);
+        let mut net = Mlp::zeros(shape);
+        let mut inputs = 1;
+        for matrix in net.matrices() {
+            if matrix.shape[0] > 1 || matrix.name.ends_with("weight") {
+                inputs = matrix.shape[0];
+            }
+            let limit = 1.0 / (inputs as f32).sqrt();
+            let values: Vec<f32> = (0..matrix.shape[0] * matrix.shape[1]).map(|_| rng.around_zero(limit)).collect();
+            net.write(&matrix, &values);
+        }
+        net.update(|_| {});
+        let table = vec![0.0; tasks * net.shape().task_stride()];
+        let mut model = Self {
+            kernel: Kernel::chosen()?,
+            seed,
+            net_moments: [vec![0.0; net.theta().len()], vec![0.0; net.theta().len()]],
+            table_moments: vec![0.0; 2 * table.len()],
+            work: Work { met: vec![(0, 0); tasks], ..Work::default() },
+            steps: 0,
+            net,
+            table,
+            adam: AdamConfig::default(),
+        };
+        let expected = tasks * model.task_width();
+        if rows.len() != expected {
+            return Err(Error::Shape { what: "task rows", expected, found: rows.len() });
+        }
+        model.set_task_values(rows);
+        Ok(model)
+    }
+
+    /// The instructions that the kernels use.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// One row of the table of tasks.
+    pub fn row(&self, task: u32) -> &[f32] {
+        let stride = self.net.shape().task_stride();
+        &self.table[task as usize * stride..][..stride]
+    }
+
+    /// Numbers per task without padding: an embedding, or an output's weights and its bias.
+    pub fn task_width(&self) -> usize {
+        let shape = self.net.shape();
+        match shape.output {
+            Output::Shared => shape.embedding,
+            Output::PerTask => shape.hidden[shape.hidden.len() - 1] + 1,
+        }
+    }
+
+    /// Where in a padded row the numbers of [`Contrastive::task_width`] lie.
+    fn places(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        let width = self.task_width();
+        let bias = match self.net.shape().output {
+            Output::Shared => width - 1,
+            Output::PerTask => self.net.trunk_width(),
+        };
+        (0..width - 1).chain([bias])
+    }
+
+    /// All tasks' rows without padding.
+    pub fn task_values(&self) -> Vec<f32> {
+        let (places, stride) = (self.places(), self.net.shape().task_stride());
+        self.table.chunks_exact(stride).flat_map(|row| places.clone().map(|i| row[i])).collect()
+    }
+
+    /// Puts back what [`Contrastive::task_values`] gave.
+    pub fn set_task_values(&mut self, values: &[f32]) {
+        let (places, stride) = (self.places(), self.net.shape().task_stride());
+        let width = self.task_width();
+        for (row, values) in self.table.chunks_exact_mut(stride).zip(values.chunks_exact(width)) {
+            places.clone().zip(values).for_each(|(i, value)| row[i] = *value);
+        }
+    }
+
+    /// How many tasks there are.
+    pub fn task_count(&self) -> usize {
+        self.table.len() / self.net.shape().task_stride()
+    }
+
+    fn update_net(&mut self, adam: Adam, chunks: usize) {
+        let (total, others) = self.work.chunks[..chunks].split_at_mut(1);
+        let total = &mut total[0].gradient;
+        for other in others {
+            for (sum, value) in total.iter_mut().zip(&other.gradient) {
+                *sum += value;
+            }
+        }
+        let [m, v] = &mut self.net_moments;
+        let kernel = self.kernel;
+        self.net.update(|theta| adam.update(kernel, theta, total, m, v));
+    }
+
+    fn update_tasks(&mut self, adam: Adam, batch: &Batch, stride: usize) {
+        let Work { task_gradient, met, distinct, .. } = &mut self.work;
+        distinct.clear();
+        let now = self.steps as u32;
+        for (i, task) in batch.tasks.iter().enumerate() {
+            let (step, first) = &mut met[*task as usize];
+            if *step == now {
+                let (sums, rest) = task_gradient.split_at_mut(i * stride);
+                let sums = &mut sums[*first as usize * stride..][..stride];
+                for (sum, value) in sums.iter_mut().zip(&rest[..stride]) {
+                    *sum += value;
+                }
+            } else {
+                (*step, *first) = (now, i as u32);
+                distinct.push(i as u32);
+            }
+        }
+        let rows = distinct.iter().map(|i| (batch.tasks[*i as usize], &task_gradient[*i as usize * stride..][..stride]));
+        adam.update_rows(self.kernel, &mut self.table, &mut self.table_moments, rows);
+    }
+}
+
+impl Estimator for Contrastive {
+    fn step(&mut self, x: &Instances, batch: &Batch, rate: f32, change: Change) -> f64 {
+        let count = batch.tasks.len();
+        let stride = self.net.shape().task_stride();
+        let chunks = count.div_ceil(CHUNK);
+        let Work { chunks: scratches, task_gradient, losses, .. } = &mut self.work;
+        while scratches.len() < chunks {
+            scratches.push(self.net.scratch());
+        }
+        task_gradient.resize(count * stride, 0.0);
+        losses.resize(chunks, 0.0);
+        let (net, table, kernel) = (&self.net, &self.table, self.kernel);
+        let (seed, step) = (self.seed, self.steps);
+        let work = |(c, ((scratch, task_gradient), loss)): (usize, ((&mut Scratch, &mut [f32]), &mut f64))| {
+            let range = c * CHUNK..(c * CHUNK + task_gradient.len() / stride);
+            let pairs = Pairs {
+                tasks: &batch.tasks[range.clone()],
+                positives: &batch.positives[range.clone()],
+                negatives: &batch.negatives[range],
+            };
+            let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
+            let scale = 1.0 / count as f32;
+            scratch.gradient.fill(0.0);
+            *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
+        };
+        if rayon::current_num_threads() == 1 {
+            let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
+            jobs.enumerate().for_each(work);
+        } else {
+            let jobs = scratches[..chunks]
+                .par_iter_mut()
+                .zip(task_gradient.par_chunks_mut(CHUNK * stride))
+                .zip(losses.par_iter_mut());
+            jobs.enumerate().for_each(work);
+        }
+        let loss = losses.iter().sum::<f64>() / count as f64;
+
+        self.steps += 1;
+        let adam = Adam::at(self.adam, rate, self.steps);
+        if change != Change::Tasks {
+            self.update_net(adam, chunks);
+        }
+        if change != Change::Net {
+            self.update_tasks(adam, batch, stride);
+        }
+        loss
+    }
+
+    fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]) {
+        const BLOCK: usize = 1024;
+        assert_eq!((tasks.len(), instances.len()), (out.len(), out.len()));
+        let blocks = out.par_chunks_mut(BLOCK).zip(tasks.par_chunks(BLOCK)).zip(instances.par_chunks(BLOCK));
+        blocks.for_each_init(
+            || (self.net.scratch(), Vec::new(), Vec::new()),
+            |(scratch, rows, halves), ((out, tasks), instances)| {
+                let mut start = 0;
+                for run in tasks.chunk_by(|a, b| a == b) {
+                    let range = start..start + run.len();
+                    start = range.end;
+                    rows.clear();
+                    for instance in &instances[range.clone()] {
+                        rows.extend_from_slice(x.row(*instance));
+                    }
+                    self.net.instance_halves(self.kernel, rows, halves);
+                    let row = self.row(run[0]);
+                    let half = self.net.task_half(self.kernel, row);
+                    self.net.responses(self.kernel, halves, &half, row, scratch, &mut out[range]);
+                }
+            },
+        );
+    }
+
+    fn parameters(&self) -> Vec<Tensor> {
+        let matrices = self.net.matrices();
+        let mut tensors: Vec<Tensor> = matrices
+            .iter()
+            .map(|m| Tensor::matrix(m.name.clone(), m.shape[0], m.shape[1], self.net.read(m)))
+            .collect();
+        tensors.push(Tensor::matrix("tasks", self.task_count(), self.task_width(), self.task_values()));
+        tensors
+    }
+
+    fn set_parameters(&mut self, mut tensors: Vec<Tensor>) -> Result<()> {
+        for matrix in self.net.matrices() {
+            let values = take(&mut tensors, &matrix.name, &matrix.shape)?;
+            self.net.write(&matrix, &values);
+        }
+        self.net.update(|_| {});
+        let values = take(&mut tensors, "tasks", &[self.task_count(), self.task_width()])?;
+        self.set_task_values(&values);
+        Ok(())
+    }
+
+    fn optimiser(&self) -> (u64, Vec<Tensor>) {
+        let [m, v] = &self.net_moments;
+        let tensors = vec![
+            Tensor::matrix("net.m", 1, m.len(), m.clone()),
+            Tensor::matrix("net.v", 1, v.len(), v.clone()),
+            Tensor::matrix("tasks.mv", 1, self.table_moments.len(), self.table_moments.clone()),
+        ];
+        (self.steps, tensors)
+    }
+
+    fn set_optimiser(&mut self, steps: u64, mut tensors: Vec<Tensor>) -> Result<()> {
+        let theta = self.net.theta().len();
+        self.net_moments =
+            [take(&mut tensors, "net.m", &[1, theta])?, take(&mut tensors, "net.v", &[1, theta])?];
+        self.table_moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
+        self.steps = steps;
+        Ok(())
+    }
+}

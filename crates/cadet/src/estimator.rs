@@ -1,0 +1,69 @@
+//! What the trainer asks of a model, whatever engine is behind it.
+
+use crate::instances::Instances;
+use crate::sampler::Batch;
+use crate::{Error, Result};
+
+/// What a step may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The net and the tasks' rows.
+    Both,
+    /// The net alone.
+    Net,
+    /// The tasks' rows alone.
+    Tasks,
+}
+
+/// A named block of numbers: how models are saved and restored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Unique within the model.
+    pub name: String,
+    /// Sizes, outermost first.
+    pub shape: Vec<usize>,
+    /// The numbers, innermost dimension together.
+    pub values: Vec<f32>,
+}
+
+impl Tensor {
+    /// A matrix.
+    pub fn matrix(name: impl Into<String>, rows: usize, columns: usize, values: Vec<f32>) -> Self {
+        debug_assert_eq!(rows * columns, values.len());
+        Self { name: name.into(), shape: vec![rows, columns], values }
+    }
+}
+
+/// Takes the tensor called `name` out of a list and checks its shape.
+pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    let at = tensors
+        .iter()
+        .position(|t| t.name == name)
+        .ok_or_else(|| Error::config("tensor", format!("{name} is missing")))?;
+    let tensor = tensors.swap_remove(at);
+    if tensor.shape != shape {
+        return Err(Error::config("tensor", format!("{name} has shape {:?}, expected {shape:?}", tensor.shape)));
+    }
+    Ok(tensor.values)
+}
+
+/// A model that can be trained by [`crate::trainer`].
+pub trait Estimator {
+    /// One update on a batch; returns the mean loss before it.
+    fn step(&mut self, x: &Instances, batch: &Batch, rate: f32, change: Change) -> f64;
+
+    /// The estimate of `log q_t/p` for (task, instance) pairs; quickest where equal tasks stand together.
+    fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]);
+
+    /// What the model has learned.
+    fn parameters(&self) -> Vec<Tensor>;
+
+    /// Puts back what [`Estimator::parameters`] gave.
+    fn set_parameters(&mut self, tensors: Vec<Tensor>) -> Result<()>;
+
+    /// The state of the optimiser, for a checkpoint.
+    fn optimiser(&self) -> (u64, Vec<Tensor>);
+
+    /// Puts back what [`Estimator::optimiser`] gave.
+    fn set_optimiser(&mut self, steps: u64, tensors: Vec<Tensor>) -> Result<()>;
+}

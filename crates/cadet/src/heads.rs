@@ -1,0 +1,118 @@
+//! The pre-embedding model, section 4 of the paper: the ratio net without `e`, one output head for each of
+//! `M0` seed tasks. Its responses, averaged over an audience, tell where any task stands.
+//!
+//! The heads are linear in the last hidden layer `h(x)`, so `ê_t[s] = w_s·h̄_t + b_s` with `h̄_t` the mean of
+//! `h` over the audience of t: one mean of a few numbers per task holds all `M0` of them.
+
+use rayon::prelude::*;
+
+use crate::contrastive::Contrastive;
+use crate::exposures::{Exposures, TaskId};
+use crate::instances::Instances;
+use crate::kernels::{Output, Shape};
+use crate::ratio::RatioConfig;
+use crate::rng::{Purpose, Rng};
+use crate::{Error, Result};
+
+/// The pre-embedding model.
+#[derive(Debug, Clone)]
+pub struct Heads(pub(crate) Contrastive);
+
+impl Heads {
+    /// The trainable model inside, for [`crate::trainer::train`].
+    pub fn model_mut(&mut self) -> &mut Contrastive {
+        &mut self.0
+    }
+
+    /// The net of `config` with one head per seed task, random.
+    pub fn init(config: &RatioConfig, features: usize, seeds: usize, seed: u64) -> Result<Self> {
+        if seeds == 0 {
+            return Err(Error::config("seed_tasks", "the pre-embedding model needs at least one seed task"));
+        }
+        let shape = Shape {
+            features,
+            embedding: 0,
+            hidden: config.hidden.clone(),
+            dropout: config.dropout.clone(),
+            output: Output::PerTask,
+        };
+        let width = config.hidden.last().copied().unwrap_or(0);
+        let limit = 1.0 / (width.max(1) as f32).sqrt();
+        let mut rng = Rng::at(seed, Purpose::Init, [1, 0]);
+        let rows: Vec<f32> = (0..seeds * (width + 1)).map(|_| rng.around_zero(limit)).collect();
+        Ok(Heads(Contrastive::new(shape, seeds, &rows, seed)?))
+    }
+
+    /// How many heads there are, `M0`.
+    pub fn len(&self) -> usize {
+        self.0.task_count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Numbers per row of [`Heads::trunk`].
+    pub fn width(&self) -> usize {
+        self.0.task_width() - 1
+    }
+
+    /// `h(x)` for every instance: what the heads are linear in.
+    pub fn trunk(&self, x: &Instances) -> Vec<f32> {
+        const BLOCK: usize = 1024;
+        let net = &self.0.net;
+        let (features, padded, width) = (x.width(), net.trunk_width(), self.width());
+        let mut out = vec![0.0; x.len() * width];
+        let blocks = x.values().par_chunks(BLOCK * features).zip(out.par_chunks_mut(BLOCK * width));
+        blocks.for_each_init(
+            || (net.scratch(), Vec::new(), vec![0.0; BLOCK * padded]),
+            |(scratch, halves, rows), (x, out)| {
+                net.instance_halves(self.0.kernel(), x, halves);
+                let half = net.task_half(self.0.kernel(), &[]);
+                let rows = &mut rows[..x.len() / features * padded];
+                net.trunk(self.0.kernel(), halves, &half, scratch, rows);
+                for (out, row) in out.chunks_exact_mut(width).zip(rows.chunks_exact(padded)) {
+                    out.copy_from_slice(&row[..width]);
+                }
+            },
+        );
+        out
+    }
+
+    /// Σ w·h(x) over the audience of each task, and Σ w: the state that merges by adding.
+    pub fn audience_sums(&self, trunk: &[f32], exposures: &Exposures) -> Vec<(f64, Vec<f64>)> {
+        let width = self.width();
+        let tasks: Vec<TaskId> = (0..exposures.task_count() as u32).map(TaskId).collect();
+        let sums = tasks.par_iter().map(|task| {
+            let audience = exposures.audience(*task);
+            let mut sums = vec![0.0f64; width];
+            let mut mass = 0.0;
+            for (i, instance) in audience.instances.iter().enumerate() {
+                let weight = f64::from(audience.weight(i));
+                mass += weight;
+                let row = &trunk[*instance as usize * width..][..width];
+                sums.iter_mut().zip(row).for_each(|(s, h)| *s += weight * f64::from(*h));
+            }
+            (mass, sums)
+        });
+        sums.collect()
+    }
+
+    /// The head of each seed task: weights, then bias.
+    pub fn heads(&self) -> Vec<f32> {
+        self.0.task_values()
+    }
+
+    /// The responses `ê` of all heads to a (mean) trunk row.
+    pub fn responses_of(&self, trunk_row: &[f64]) -> Vec<f64> {
+        let width = self.width();
+        self.heads()
+            .chunks_exact(width + 1)
+            .map(|head| {
+                let dot: f64 = head[..width].iter().zip(trunk_row).map(|(w, h)| f64::from(*w) * h).sum();
+                dot + f64::from(head[width])
+            })
+            .collect()
+    }
+}

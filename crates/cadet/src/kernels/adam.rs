@@ -1,0 +1,78 @@
+//! Adam, for a dense block of parameters or for single rows of a large table.
+
+use serde::{Deserialize, Serialize};
+
+use super::simd::Simd;
+use super::{Kernel, dispatch};
+
+/// Adam's constants.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdamConfig {
+    /// Decay of the mean of the gradients.
+    pub beta1: f32,
+    /// Decay of the mean of their squares.
+    pub beta2: f32,
+    /// Keeps the step finite where gradients vanish.
+    pub epsilon: f32,
+}
+
+impl Default for AdamConfig {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+}
+
+/// One step of Adam with the bias corrections of step `t`.
+#[derive(Debug, Clone, Copy)]
+pub struct Adam {
+    config: AdamConfig,
+    /// Learning rate over the first correction.
+    rate: f32,
+    /// One over the root of the second correction.
+    scale: f32,
+}
+
+impl Adam {
+    /// The step numbered `t`, from 1.
+    pub fn at(config: AdamConfig, learning_rate: f32, t: u64) -> Self {
+        let correction = |beta: f32| 1.0 - f64::from(beta).powf(t.max(1) as f64);
+        let rate = (f64::from(learning_rate) / correction(config.beta1)) as f32;
+        let scale = (1.0 / correction(config.beta2).sqrt()) as f32;
+        Self { config, rate, scale }
+    }
+
+    /// Moves `parameters` against `gradient`, a row of the same length, and keeps both moments.
+    pub fn update(self, kernel: Kernel, parameters: &mut [f32], gradient: &[f32], m: &mut [f32], v: &mut [f32]) {
+        let (adam, p, g) = (self, parameters, gradient);
+        dispatch!(kernel, fn(adam: Adam, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]), update);
+    }
+}
+
+impl Adam {
+    /// Moves single rows of `table` against their gradients; `moments` keeps both moments of a row side by
+    /// side. A row that gets no gradient is left alone, its moments too.
+    pub fn update_rows<'a>(
+        self,
+        kernel: Kernel,
+        table: &mut [f32],
+        moments: &mut [f32],
+        rows: impl Iterator<Item = (u32, &'a [f32])>,
+    ) {
+        for (row, gradient) in rows {
+            let (at, stride) = (row as usize * gradient.len(), gradient.len());
+            let (m, v) = moments[2 * at..2 * (at + stride)].split_at_mut(stride);
+            self.update(kernel, &mut table[at..at + stride], gradient, m, v);
+        }
+    }
+}
+
+#[inline(always)]
+fn update<V: Simd, const R: usize>(adam: Adam, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
+    let AdamConfig { beta1, beta2, epsilon } = adam.config;
+    for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
+        *m = beta1 * *m + (1.0 - beta1) * g;
+        *v = beta2 * *v + (1.0 - beta2) * g * g;
+        *p -= adam.rate * *m / (v.sqrt() * adam.scale + epsilon);
+    }
+}

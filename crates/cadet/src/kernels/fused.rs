@@ -1,0 +1,727 @@
+//! The multi-layer perceptron behind the ratio net and the pre-embedding model, fused.
+//!
+//! ```text
+//! z₁ = b₁ + Wx·x + We·e      h₁ = dropout(relu(z₁))
+//! zₗ = bₗ + Wₗ·hₗ₋₁           hₗ = dropout(relu(zₗ))
+//! f  = w·h_L + b
+//! ```
+//!
+//! The first layer is split: `b₁ + We·e` is worked out once for the positive and the negative of a pair,
+//! and when scoring once per task, `Wx·x` once per instance. Work goes in tiles of 32 pairs whose
+//! activations stay in the first-level cache from the forward pass to the last gradient.
+
+use super::gemm::{Then, add_outer, rows_times};
+use super::simd::{PAD, Simd, prefetch};
+use super::{Kernel, dispatch};
+use crate::instances::Instances;
+
+const TILE_PAIRS: usize = 32;
+const TILE_ROWS: usize = 2 * TILE_PAIRS;
+
+/// Where a task enters the net.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// As an embedding `e` at the input; one output serves all tasks (the ratio net).
+    Shared,
+    /// As an output row of its own, weights and bias (the pre-embedding model).
+    PerTask,
+}
+
+/// The sizes of a net.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// Width of `x`.
+    pub features: usize,
+    /// Width of `e`; 0 with [`Output::PerTask`].
+    pub embedding: usize,
+    /// Widths of the hidden layers, at least one.
+    pub hidden: Vec<usize>,
+    /// Share of units dropped after each hidden layer.
+    pub dropout: Vec<f32>,
+    /// Where a task enters.
+    pub output: Output,
+}
+
+fn padded(width: usize) -> usize {
+    width.next_multiple_of(PAD)
+}
+
+impl Shape {
+    fn last(&self) -> usize {
+        padded(self.hidden[self.hidden.len() - 1])
+    }
+
+    /// How many floats the table of tasks holds per task.
+    pub fn task_stride(&self) -> usize {
+        match self.output {
+            Output::Shared => padded(self.embedding).max(PAD),
+            Output::PerTask => self.last() + PAD,
+        }
+    }
+}
+
+/// Where a layer's numbers lie in the flat parameter vector; `inputs` rows of `width`, then the bias.
+#[derive(Debug, Clone, Copy)]
+struct Layer {
+    at: usize,
+    inputs: usize,
+    width: usize,
+    /// Where `Wᵀ` lies in the flat vector of transposes.
+    transposed_at: usize,
+}
+
+impl Layer {
+    fn bias(&self) -> usize {
+        self.at + self.inputs * self.width
+    }
+}
+
+/// The parameters `θ` of a net, padded for the kernels.
+#[derive(Debug, Clone)]
+pub struct Mlp {
+    shape: Shape,
+    /// Layer 1 has `features + embedding` inputs, the others the padded width before them.
+    layers: Vec<Layer>,
+    output_at: usize,
+    theta: Vec<f32>,
+    transposed: Vec<f32>,
+}
+
+/// A matrix of the net without its padding, for the model folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    /// What it is called in the model folder.
+    pub name: String,
+    /// Rows and columns; a bias has one row.
+    pub shape: [usize; 2],
+    at: usize,
+    stride: usize,
+}
+
+/// Pairs of a batch: `task[i]` with its positive and its negative instance.
+#[derive(Debug, Clone, Copy)]
+pub struct Pairs<'a> {
+    /// Tasks.
+    pub tasks: &'a [u32],
+    /// Positives, `x ~ q_t`.
+    pub positives: &'a [u32],
+    /// Negatives, `x̃ ~ p`.
+    pub negatives: &'a [u32],
+}
+
+/// Working memory of one thread.
+#[derive(Debug, Clone)]
+pub struct Scratch {
+    /// The gradient of `θ`, added up by [`Mlp::gradients`].
+    pub gradient: Vec<f32>,
+    from_tasks: Vec<f32>,
+    activations: Vec<Vec<f32>>,
+    delta: Vec<f32>,
+    upstream: Vec<f32>,
+    zeros: Vec<f32>,
+}
+
+impl Mlp {
+    /// A net with all parameters 0.
+    pub fn zeros(shape: Shape) -> Self {
+        let mut layers = Vec::new();
+        let (mut at, mut transposed_at) = (0, 0);
+        for (l, width) in shape.hidden.iter().enumerate() {
+            let inputs = match l {
+                0 => shape.features + shape.embedding,
+                _ => padded(shape.hidden[l - 1]),
+            };
+            let width = padded(*width);
+            layers.push(Layer { at, inputs, width, transposed_at });
+            at += (inputs + 1) * width;
+            // Of layer 1 only the embedding's part is needed: nothing flows back into x.
+            transposed_at += width * if l == 0 { padded(shape.embedding) } else { inputs };
+        }
+        let output_at = at;
+        if shape.output == Output::Shared {
+            at += shape.last() + PAD;
+        }
+        Self { layers, output_at, theta: vec![0.0; at], transposed: vec![0.0; transposed_at], shape }
+    }
+
+    /// The sizes.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// All parameters, padding (always 0) included.
+    pub fn theta(&self) -> &[f32] {
+        &self.theta
+    }
+
+    /// Changes the parameters and brings everything derived from them up to date.
+    pub fn update(&mut self, change: impl FnOnce(&mut [f32])) {
+        change(&mut self.theta);
+        let embedding = padded(self.shape.embedding);
+        for (l, layer) in self.layers.iter().enumerate() {
+            let (first, rows, stride) = match l {
+                0 => (self.shape.features, self.shape.embedding, embedding),
+                _ => (0, layer.inputs, layer.inputs),
+            };
+            let from = &self.theta[layer.at + first * layer.width..layer.bias()];
+            let to = &mut self.transposed[layer.transposed_at..];
+            for (k, row) in from.chunks_exact(layer.width).take(rows).enumerate() {
+                for (n, value) in row.iter().enumerate() {
+                    to[n * stride + k] = *value;
+                }
+            }
+        }
+    }
+
+    /// The matrices of the net, without padding.
+    pub fn matrices(&self) -> Vec<Matrix> {
+        let mut list = Vec::new();
+        for (l, layer) in self.layers.iter().enumerate() {
+            let inputs = if l == 0 { layer.inputs } else { self.shape.hidden[l - 1] };
+            let width = self.shape.hidden[l];
+            let n = l + 1;
+            let stride = layer.width;
+            list.push(Matrix { name: format!("layer{n}.weight"), shape: [inputs, width], at: layer.at, stride });
+            list.push(Matrix { name: format!("layer{n}.bias"), shape: [1, width], at: layer.bias(), stride });
+        }
+        if self.shape.output == Output::Shared {
+            let width = self.shape.hidden[self.shape.hidden.len() - 1];
+            let (at, stride) = (self.output_at, 1);
+            list.push(Matrix { name: "output.weight".into(), shape: [width, 1], at, stride });
+            let at = self.output_at + self.shape.last();
+            list.push(Matrix { name: "output.bias".into(), shape: [1, 1], at, stride });
+        }
+        list
+    }
+
+    /// The numbers of one of [`Mlp::matrices`], row after row.
+    pub fn read(&self, matrix: &Matrix) -> Vec<f32> {
+        let [rows, columns] = matrix.shape;
+        let row = |r: usize| &self.theta[matrix.at + r * matrix.stride..][..columns];
+        (0..rows).flat_map(row).copied().collect()
+    }
+
+    /// Writes the numbers of one of [`Mlp::matrices`]; call [`Mlp::update`] once all are in place.
+    pub fn write(&mut self, matrix: &Matrix, values: &[f32]) {
+        let columns = matrix.shape[1];
+        for (r, row) in values.chunks_exact(columns).enumerate() {
+            self.theta[matrix.at + r * matrix.stride..][..columns].copy_from_slice(row);
+        }
+    }
+
+    /// Working memory for one thread.
+    pub fn scratch(&self) -> Scratch {
+        let widest = self.layers.iter().map(|l| l.width).max().unwrap_or(PAD);
+        let first = self.layers[0].width;
+        Scratch {
+            gradient: vec![0.0; self.theta.len()],
+            from_tasks: vec![0.0; TILE_PAIRS * first],
+            activations: self.layers.iter().map(|l| vec![0.0; TILE_ROWS * l.width]).collect(),
+            delta: vec![0.0; TILE_ROWS * widest],
+            upstream: vec![0.0; TILE_ROWS * widest.max(padded(self.shape.embedding))],
+            zeros: vec![0.0; widest.max(padded(self.shape.embedding))],
+        }
+    }
+
+    /// Adds the gradients of `scale · Σ softplus(-f(x)) + softplus(f(x̃))` over the pairs to
+    /// `scratch.gradient`, writes those of the tasks' rows to `task_gradient` (one row per pair), and
+    /// returns the sum, unscaled. `noise` picks what dropout drops.
+    #[allow(clippy::too_many_arguments)]
+    pub fn gradients(
+        &self,
+        kernel: Kernel,
+        x: &Instances,
+        table: &[f32],
+        pairs: Pairs<'_>,
+        noise: u32,
+        scale: f32,
+        scratch: &mut Scratch,
+        task_gradient: &mut [f32],
+    ) -> f64 {
+        let stride = self.shape.task_stride();
+        let count = pairs.tasks.len();
+        assert_eq!(x.width(), self.shape.features);
+        assert_eq!((pairs.positives.len(), pairs.negatives.len()), (count, count));
+        assert_eq!(task_gradient.len(), count * stride);
+        let (instances, tasks) = (x.len(), table.len() / stride);
+        assert!(pairs.tasks.iter().all(|t| (*t as usize) < tasks));
+        assert!(pairs.positives.iter().chain(pairs.negatives).all(|i| (*i as usize) < instances));
+        let net = self;
+        dispatch!(
+            kernel,
+            fn(
+                net: &Mlp,
+                x: &Instances,
+                table: &[f32],
+                pairs: Pairs<'_>,
+                noise: u32,
+                scale: f32,
+                scratch: &mut Scratch,
+                task_gradient: &mut [f32],
+            ) -> f64,
+            gradients
+        )
+    }
+
+    /// `Wx·x` for rows of features: what an instance brings to the first layer, `first_width` floats each.
+    pub fn instance_halves(&self, kernel: Kernel, rows: &[f32], out: &mut Vec<f32>) {
+        let count = rows.len() / self.shape.features;
+        assert_eq!(rows.len(), count * self.shape.features);
+        out.resize(count * self.first_width(), 0.0);
+        let net = self;
+        dispatch!(kernel, fn(net: &Mlp, rows: &[f32], out: &mut [f32]), instance_halves);
+    }
+
+    /// `b₁ + We·e` for one row of the table of tasks.
+    pub fn task_half(&self, kernel: Kernel, row: &[f32]) -> Vec<f32> {
+        assert!(row.len() >= self.shape.embedding);
+        let mut half = vec![0.0; self.first_width()];
+        let (net, out) = (self, half.as_mut_slice());
+        dispatch!(kernel, fn(net: &Mlp, row: &[f32], out: &mut [f32]), task_half);
+        half
+    }
+
+    /// Floats per half.
+    pub fn first_width(&self) -> usize {
+        self.layers[0].width
+    }
+
+    /// The response `f` of every instance half to one task.
+    pub fn responses(
+        &self,
+        kernel: Kernel,
+        halves: &[f32],
+        task_half: &[f32],
+        task_row: &[f32],
+        scratch: &mut Scratch,
+        out: &mut [f32],
+    ) {
+        assert_eq!(halves.len(), out.len() * self.first_width());
+        assert_eq!(task_half.len(), self.first_width());
+        assert!(task_row.len() >= self.shape.task_stride());
+        let net = self;
+        dispatch!(
+            kernel,
+            fn(
+                net: &Mlp,
+                halves: &[f32],
+                task_half: &[f32],
+                task_row: &[f32],
+                scratch: &mut Scratch,
+                out: &mut [f32],
+            ),
+            responses
+        );
+    }
+
+    /// The last hidden layer `h_L` of every instance half, `trunk_width` floats each, added to nothing:
+    /// what the heads of a pre-embedding model are linear in.
+    pub fn trunk(&self, kernel: Kernel, halves: &[f32], task_half: &[f32], scratch: &mut Scratch, out: &mut [f32]) {
+        let count = halves.len() / self.first_width();
+        assert_eq!(halves.len(), count * self.first_width());
+        assert_eq!(task_half.len(), self.first_width());
+        assert_eq!(out.len(), count * self.trunk_width());
+        let net = self;
+        dispatch!(
+            kernel,
+            fn(net: &Mlp, halves: &[f32], task_half: &[f32], scratch: &mut Scratch, out: &mut [f32]),
+            trunk
+        );
+    }
+
+    /// Floats per row of [`Mlp::trunk`].
+    pub fn trunk_width(&self) -> usize {
+        self.shape.last()
+    }
+}
+
+/// `out[i] = values[rows[i]]` as pointers into a matrix of rows.
+#[inline(always)]
+fn point(values: &[f32], stride: usize, rows: &[u32], out: &mut [*const f32]) {
+    for (out, row) in out.iter_mut().zip(rows) {
+        *out = values[*row as usize * stride..].as_ptr();
+    }
+}
+
+/// Pointers to the consecutive rows of a matrix.
+#[inline(always)]
+fn consecutive(values: &[f32], stride: usize) -> [*const f32; TILE_ROWS] {
+    std::array::from_fn(|r| values.as_ptr().wrapping_add(r * stride))
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn gradients<V: Simd, const R: usize>(
+    net: &Mlp,
+    x: &Instances,
+    table: &[f32],
+    pairs: Pairs<'_>,
+    noise: u32,
+    scale: f32,
+    scratch: &mut Scratch,
+    task_gradient: &mut [f32],
+) -> f64 {
+    let stride = net.shape.task_stride();
+    let mut loss = 0.0;
+    for (n, task_gradient) in task_gradient.chunks_mut(TILE_PAIRS * stride).enumerate() {
+        let range = n * TILE_PAIRS..(n * TILE_PAIRS + task_gradient.len() / stride);
+        let tile = Pairs {
+            tasks: &pairs.tasks[range.clone()],
+            positives: &pairs.positives[range.clone()],
+            negatives: &pairs.negatives[range],
+        };
+        // The next tile's rows are on their way while this one is worked on.
+        let next = tile.tasks.len() + n * TILE_PAIRS..pairs.tasks.len().min((n + 2) * TILE_PAIRS);
+        for i in next {
+            prefetch(x.row(pairs.positives[i]));
+            prefetch(x.row(pairs.negatives[i]));
+        }
+        let noise = mix(noise ^ (n as u32).wrapping_mul(0x9e37_79b9));
+        // SAFETY: the dispatcher chose `V`, and `Mlp::gradients` checked every index and size.
+        loss += unsafe { tile_gradients::<V, R>(net, x, table, tile, noise, scale, scratch, task_gradient) };
+    }
+    loss
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn tile_gradients<V: Simd, const R: usize>(
+    net: &Mlp,
+    x: &Instances,
+    table: &[f32],
+    pairs: Pairs<'_>,
+    noise: u32,
+    scale: f32,
+    scratch: &mut Scratch,
+    task_gradient: &mut [f32],
+) -> f64 {
+    let shape = &net.shape;
+    let stride = shape.task_stride();
+    let (count, rows) = (pairs.tasks.len(), 2 * pairs.tasks.len());
+    let theta = net.theta.as_ptr();
+    let Scratch { gradient, from_tasks, activations, delta, upstream, zeros } = scratch;
+    let grad = gradient.as_mut_ptr();
+    let first = net.layers[0];
+
+    let mut task_rows = [std::ptr::null(); TILE_PAIRS];
+    point(table, stride, pairs.tasks, &mut task_rows);
+    let task_rows = &task_rows[..count];
+    let mut x_rows = [std::ptr::null(); TILE_ROWS];
+    point(x.values(), x.width(), pairs.positives, &mut x_rows);
+    point(x.values(), x.width(), pairs.negatives, &mut x_rows[count..]);
+    let x_rows = &x_rows[..rows];
+
+    // SAFETY: every pointer stays inside its matrix: all widths are padded, all buffers hold a tile.
+    unsafe {
+        // Forward. Rows 0..count are the positives, the rest the negatives.
+        let biases = [theta.add(first.bias()); TILE_ROWS];
+        let mut starts = biases;
+        if shape.embedding > 0 {
+            let we = theta.add(first.at + shape.features * first.width);
+            let out = from_tasks.as_mut_ptr();
+            rows_times::<V, R>(task_rows, shape.embedding, &biases, we, first.width, out, Then::Nothing);
+            for (r, start) in starts[..rows].iter_mut().enumerate() {
+                *start = from_tasks.as_ptr().add((r % count) * first.width);
+            }
+        }
+        let wx = theta.add(first.at);
+        let h = activations[0].as_mut_ptr();
+        rows_times::<V, R>(x_rows, shape.features, &starts, wx, first.width, h, Then::Relu);
+        drop_units(&mut activations[0][..rows * first.width], shape.dropout[0], noise);
+        for (l, layer) in net.layers.iter().enumerate().skip(1) {
+            let (before, after) = activations.split_at_mut(l);
+            let h = consecutive(&before[l - 1], layer.inputs);
+            let biases = [theta.add(layer.bias()); TILE_ROWS];
+            let (w, out) = (theta.add(layer.at), after[0].as_mut_ptr());
+            rows_times::<V, R>(&h[..rows], layer.inputs, &biases, w, layer.width, out, Then::Relu);
+            let noise = mix(noise.wrapping_add(l as u32));
+            drop_units(&mut after[0][..rows * layer.width], shape.dropout[l], noise);
+        }
+
+        // The responses, the loss, and its slope.
+        let last = shape.last();
+        let h = activations[activations.len() - 1].as_ptr();
+        let output = |r: usize| match shape.output {
+            Output::Shared => theta.add(net.output_at),
+            Output::PerTask => task_rows[r % count],
+        };
+        let mut slopes = [0.0f32; TILE_ROWS];
+        for (r, slope) in slopes[..rows].iter_mut().enumerate() {
+            *slope = dot::<V>(h.add(r * last), output(r), last) + *output(r).add(last);
+        }
+        let loss = softplus_and_slopes(&mut slopes, count, scale);
+
+        // Backward through the output.
+        let l = net.layers.len() - 1;
+        let keep = |l: usize| 1.0 / (1.0 - shape.dropout[l]);
+        if shape.output == Output::Shared {
+            let grad_w = grad.add(net.output_at);
+            for n in (0..last).step_by(V::LANES) {
+                let mut sum = V::load(grad_w.add(n));
+                for (r, slope) in slopes[..rows].iter().enumerate() {
+                    sum = sum.fma(V::splat(*slope), V::load(h.add(r * last + n)));
+                }
+                sum.store(grad_w.add(n));
+            }
+            *grad_w.add(last) += slopes[..rows].iter().sum::<f32>();
+        } else {
+            for p in 0..count {
+                let out = task_gradient.as_mut_ptr().add(p * stride);
+                let (a, b) = (slopes[p], slopes[count + p]);
+                for n in (0..last).step_by(V::LANES) {
+                    let positive = V::load(h.add(p * last + n)).mul(V::splat(a));
+                    let both = positive.fma(V::splat(b), V::load(h.add((count + p) * last + n)));
+                    both.store(out.add(n));
+                }
+                std::slice::from_raw_parts_mut(out.add(last), PAD).fill(0.0);
+                *out.add(last) = a + b;
+            }
+        }
+        for (r, slope) in slopes[..rows].iter().enumerate() {
+            let slope = V::splat(slope * keep(l));
+            for n in (0..last).step_by(V::LANES) {
+                let d = V::load(output(r).add(n)).mul(slope);
+                d.gated(V::load(h.add(r * last + n))).store(delta.as_mut_ptr().add(r * last + n));
+            }
+        }
+
+        // Backward through the hidden layers.
+        for l in (1..net.layers.len()).rev() {
+            let layer = net.layers[l];
+            let below = consecutive(&activations[l - 1], layer.inputs);
+            add_outer::<V, R>(&below[..rows], layer.inputs, delta.as_ptr(), layer.width, grad.add(layer.at));
+            add_columns::<V>(delta.as_ptr(), rows, layer.width, grad.add(layer.bias()));
+            let d = consecutive(delta, layer.width);
+            let zero = [zeros.as_ptr(); TILE_ROWS];
+            let transposed = net.transposed.as_ptr().add(layer.transposed_at);
+            let out = upstream.as_mut_ptr();
+            rows_times::<V, R>(&d[..rows], layer.width, &zero, transposed, layer.inputs, out, Then::Nothing);
+            let scale = V::splat(keep(l - 1));
+            for n in (0..rows * layer.inputs).step_by(V::LANES) {
+                let gate = V::load(activations[l - 1].as_ptr().add(n));
+                V::load(upstream.as_ptr().add(n)).mul(scale).gated(gate).store(delta.as_mut_ptr().add(n));
+            }
+        }
+
+        // Backward into the first layer and the embeddings. Both rows of a pair share `We·e`.
+        let width = first.width;
+        add_outer::<V, R>(x_rows, shape.features, delta.as_ptr(), width, grad.add(first.at));
+        for n in (0..count * width).step_by(V::LANES) {
+            let both = V::load(delta.as_ptr().add(n)).add(V::load(delta.as_ptr().add(count * width + n)));
+            both.store(delta.as_mut_ptr().add(n));
+        }
+        add_columns::<V>(delta.as_ptr(), count, width, grad.add(first.bias()));
+        if shape.embedding > 0 {
+            let grad_we = grad.add(first.at + shape.features * width);
+            add_outer::<V, R>(task_rows, shape.embedding, delta.as_ptr(), width, grad_we);
+            let d = consecutive(delta, width);
+            let zero = [zeros.as_ptr(); TILE_ROWS];
+            let transposed = net.transposed.as_ptr().add(first.transposed_at);
+            let out = task_gradient.as_mut_ptr();
+            rows_times::<V, R>(&d[..count], width, &zero, transposed, stride, out, Then::Nothing);
+        }
+        loss
+    }
+}
+
+/// # Safety
+/// Both have `width` floats, a multiple of `PAD`.
+#[inline(always)]
+unsafe fn dot<V: Simd>(a: *const f32, b: *const f32, width: usize) -> f32 {
+    // SAFETY: as promised.
+    unsafe {
+        let mut sum = V::load(a).mul(V::load(b));
+        for n in (V::LANES..width).step_by(V::LANES) {
+            sum = sum.fma(V::load(a.add(n)), V::load(b.add(n)));
+        }
+        sum.sum()
+    }
+}
+
+/// `sums += Σ_r d[r]`
+///
+/// # Safety
+/// `d` has `rows · width` floats, `sums` has `width`, a multiple of `PAD`.
+#[inline(always)]
+unsafe fn add_columns<V: Simd>(d: *const f32, rows: usize, width: usize, sums: *mut f32) {
+    for n in (0..width).step_by(V::LANES) {
+        // SAFETY: as promised.
+        unsafe {
+            let mut sum = V::load(sums.add(n));
+            for r in 0..rows {
+                sum = sum.add(V::load(d.add(r * width + n)));
+            }
+            sum.store(sums.add(n));
+        }
+    }
+}
+
+/// Turns responses (positives first, then as many negatives) into the slopes of the loss, times
+/// `scale`, and returns the loss.
+///
+/// Both come from `u = exp(-|z|)`: softplus(±z) = max(±z, 0) + log1p(u), and the slope is a sigmoid.
+#[inline(always)]
+fn softplus_and_slopes(z: &mut [f32; TILE_ROWS], positives: usize, scale: f32) -> f64 {
+    let mut losses = [0.0f32; TILE_ROWS];
+    for (r, (z, loss)) in z.iter_mut().zip(&mut losses).enumerate() {
+        let sign = if r < positives { -1.0 } else { 1.0 };
+        let v = sign * *z;
+        let u = exp_negative(-v.abs());
+        *loss = v.max(0.0) + log_one_plus(u);
+        let s = 1.0 / (1.0 + u);
+        *z = sign * scale * if v >= 0.0 { s } else { u * s };
+    }
+    losses[..2 * positives].iter().map(|l| f64::from(*l)).sum()
+}
+
+/// `exp(x)` for x ≤ 0, to about 2 units in the last place; plain arithmetic that vectorises.
+#[inline(always)]
+pub(crate) fn exp_negative(x: f32) -> f32 {
+    let x = x.max(-87.0);
+    let n = (x * std::f32::consts::LOG2_E + 0.5).floor();
+    // ln 2 in two parts, so that the remainder keeps its digits.
+    let r = (x - n * 0.693_359_4) + n * 2.121_944_4e-4;
+    let poly = 1.987_569_1e-4;
+    let poly = poly * r + 1.398_199_9e-3;
+    let poly = poly * r + 8.333_452e-3;
+    let poly = poly * r + 4.166_579_6e-2;
+    let poly = poly * r + 1.666_666_5e-1;
+    let poly = poly * r + 0.5;
+    let value = poly * r * r + r + 1.0;
+    value * f32::from_bits(((n as i32 + 127) as u32) << 23)
+}
+
+/// `ln(1 + u)` for u in [0, 1], by the series of 2·atanh(u / (2 + u)).
+#[inline(always)]
+pub(crate) fn log_one_plus(u: f32) -> f32 {
+    let s = u / (2.0 + u);
+    let q = s * s;
+    let series = 1.0 / 13.0;
+    let series = series * q + 1.0 / 11.0;
+    let series = series * q + 1.0 / 9.0;
+    let series = series * q + 1.0 / 7.0;
+    let series = series * q + 1.0 / 5.0;
+    let series = series * q + 1.0 / 3.0;
+    2.0 * s * (series * q + 1.0)
+}
+
+/// A hash of 32 bits (two multiply-xorshift rounds).
+#[inline(always)]
+fn mix(mut value: u32) -> u32 {
+    value ^= value >> 16;
+    value = value.wrapping_mul(0x7feb_352d);
+    value ^= value >> 15;
+    value = value.wrapping_mul(0x846c_a68b);
+    value ^ (value >> 16)
+}
+
+/// Drops each unit with probability `share` and scales up the rest.
+///
+/// Which ones is a hash of `noise` and the unit's place, 16 bits a unit: the same on every machine.
+#[inline(always)]
+fn drop_units(units: &mut [f32], share: f32, noise: u32) {
+    if share == 0.0 {
+        return;
+    }
+    let threshold = (share * 65536.0) as u32;
+    let keep = 1.0 / (1.0 - share);
+    for (b, block) in units.chunks_exact_mut(2 * PAD).enumerate() {
+        let (low, high) = block.split_at_mut(PAD);
+        for n in 0..PAD {
+            let bits = mix(noise.wrapping_add((b * PAD + n) as u32).wrapping_mul(0x9e37_79b9));
+            low[n] = if bits & 0xffff < threshold { 0.0 } else { low[n] * keep };
+            high[n] = if bits >> 16 < threshold { 0.0 } else { high[n] * keep };
+        }
+    }
+}
+
+#[inline(always)]
+fn instance_halves<V: Simd, const R: usize>(net: &Mlp, rows: &[f32], out: &mut [f32]) {
+    let (features, width) = (net.shape.features, net.first_width());
+    let zeros = vec![0.0f32; width];
+    let starts = [zeros.as_ptr(); TILE_ROWS];
+    for (rows, out) in rows.chunks(TILE_ROWS * features).zip(out.chunks_mut(TILE_ROWS * width)) {
+        let x = consecutive(rows, features);
+        let x = &x[..rows.len() / features];
+        let w = net.theta[net.layers[0].at..].as_ptr();
+        // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
+        unsafe { rows_times::<V, R>(x, features, &starts, w, width, out.as_mut_ptr(), Then::Nothing) };
+    }
+}
+
+#[inline(always)]
+fn task_half<V: Simd, const R: usize>(net: &Mlp, row: &[f32], out: &mut [f32]) {
+    let first = net.layers[0];
+    let bias = &net.theta[first.bias()..][..first.width];
+    let we = net.theta[first.at + net.shape.features * first.width..].as_ptr();
+    // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
+    unsafe {
+        let (x, start) = ([row.as_ptr()], [bias.as_ptr()]);
+        rows_times::<V, R>(&x, net.shape.embedding, &start, we, first.width, out.as_mut_ptr(), Then::Nothing);
+    }
+}
+
+/// Runs one tile of instance halves up to the last hidden layer and returns how many rows it has.
+#[inline(always)]
+fn tile_trunk<V: Simd, const R: usize>(net: &Mlp, halves: &[f32], task_half: &[f32], scratch: &mut Scratch) -> usize {
+    let width = net.first_width();
+    let rows = halves.len() / width;
+    let theta = net.theta.as_ptr();
+    // SAFETY: the dispatcher chose `V`; a tile fits the scratch, and all widths are padded.
+    unsafe {
+        for r in 0..rows {
+            let out = scratch.activations[0].as_mut_ptr().add(r * width);
+            for n in (0..width).step_by(V::LANES) {
+                let sum = V::load(halves.as_ptr().add(r * width + n)).add(V::load(task_half.as_ptr().add(n)));
+                sum.relu().store(out.add(n));
+            }
+        }
+        for (l, layer) in net.layers.iter().enumerate().skip(1) {
+            let (before, after) = scratch.activations.split_at_mut(l);
+            let h = consecutive(&before[l - 1], layer.inputs);
+            let biases = [theta.add(layer.bias()); TILE_ROWS];
+            let (w, out) = (theta.add(layer.at), after[0].as_mut_ptr());
+            rows_times::<V, R>(&h[..rows], layer.inputs, &biases, w, layer.width, out, Then::Relu);
+        }
+    }
+    rows
+}
+
+#[inline(always)]
+fn responses<V: Simd, const R: usize>(
+    net: &Mlp,
+    halves: &[f32],
+    task_half: &[f32],
+    task_row: &[f32],
+    scratch: &mut Scratch,
+    out: &mut [f32],
+) {
+    let last = net.shape.last();
+    let output = match net.shape.output {
+        Output::Shared => net.theta[net.output_at..].as_ptr(),
+        Output::PerTask => task_row.as_ptr(),
+    };
+    for (halves, out) in halves.chunks(TILE_ROWS * net.first_width()).zip(out.chunks_mut(TILE_ROWS)) {
+        tile_trunk::<V, R>(net, halves, task_half, scratch);
+        let h = scratch.activations[scratch.activations.len() - 1].as_ptr();
+        for (r, out) in out.iter_mut().enumerate() {
+            // SAFETY: an output row has `last` weights and its bias.
+            *out = unsafe { dot::<V>(h.add(r * last), output, last) + *output.add(last) };
+        }
+    }
+}
+
+#[inline(always)]
+fn trunk<V: Simd, const R: usize>(
+    net: &Mlp,
+    halves: &[f32],
+    task_half: &[f32],
+    scratch: &mut Scratch,
+    out: &mut [f32],
+) {
+    let last = net.shape.last();
+    for (halves, out) in halves.chunks(TILE_ROWS * net.first_width()).zip(out.chunks_mut(TILE_ROWS * last)) {
+        tile_trunk::<V, R>(net, halves, task_half, scratch);
+        out.copy_from_slice(&scratch.activations[scratch.activations.len() - 1][..out.len()]);
+    }
+}

@@ -1,0 +1,113 @@
+//! How does the net compute, fast, on this machine's CPU?
+//!
+//! One fused forward and backward pass for a small multi-layer perceptron, written once over a vector
+//! type ([`simd::Simd`]) and compiled for AVX-512, AVX2 + FMA and plain Rust. Which one runs is decided
+//! at run time; `CADET_KERNEL=portable|avx2|avx512` forces one. This is the only module with `unsafe`.
+//!
+//! A row's result never depends on the rows beside it: every kernel adds up in the same order whether
+//! it is given one row or many, so scoring one pair gives the very bytes that scoring a matrix gives.
+
+#![allow(unsafe_code)]
+
+mod adam;
+mod fused;
+mod gemm;
+mod simd;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+pub use adam::{Adam, AdamConfig};
+pub use fused::{Matrix, Mlp, Output, Pairs, Scratch, Shape};
+
+use crate::{Error, Result};
+
+/// A set of instructions the kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// Plain Rust, for any machine.
+    Portable,
+    /// AVX2 with fused multiply-add.
+    Avx2,
+    /// AVX-512 (F, DQ, BW, VL).
+    Avx512,
+}
+
+impl Kernel {
+    /// Its name, as `CADET_KERNEL` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Portable => "portable",
+            Kernel::Avx2 => "avx2",
+            Kernel::Avx512 => "avx512",
+        }
+    }
+
+    /// Those that this machine can run, slowest first.
+    pub fn available() -> Vec<Kernel> {
+        let mut kernels = vec![Kernel::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                kernels.push(Kernel::Avx2);
+            }
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("fma")
+            {
+                kernels.push(Kernel::Avx512);
+            }
+        }
+        kernels
+    }
+
+    /// The one that `CADET_KERNEL` names, or the fastest of this machine.
+    pub fn chosen() -> Result<Kernel> {
+        static CHOSEN: OnceLock<Result<Kernel, String>> = OnceLock::new();
+        let chosen = CHOSEN.get_or_init(|| {
+            let available = Kernel::available();
+            let Some(name) = std::env::var("CADET_KERNEL").ok().filter(|name| !name.is_empty()) else {
+                return Ok(available[available.len() - 1]);
+            };
+            let names: Vec<_> = available.iter().map(|k| k.name()).collect();
+            let found = available.iter().find(|k| k.name() == name);
+            found.copied().ok_or_else(|| format!("this machine runs {}, not {name:?}", names.join(", ")))
+        });
+        chosen.clone().map_err(|why| Error::config("CADET_KERNEL", why))
+    }
+}
+
+/// Calls a generic kernel body compiled for the chosen instructions.
+///
+/// `dispatch!(kernel, fn(a: A, b: B) -> C, body)` runs `body::<V, ROWS>(a, b)`, with the variables `a` and
+/// `b` of the caller, inside a function that has the instructions switched on: everything inlined into
+/// it may use them.
+macro_rules! dispatch {
+    ($kernel:expr, fn($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? , $body:ident) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+        #[allow(clippy::too_many_arguments)]
+        fn avx512($($arg: $ty),*) $(-> $ret)? {
+            $body::<crate::kernels::simd::Avx512, 8>($($arg),*)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        #[allow(clippy::too_many_arguments)]
+        fn avx2($($arg: $ty),*) $(-> $ret)? {
+            $body::<crate::kernels::simd::Avx2, 4>($($arg),*)
+        }
+        match $kernel {
+            // SAFETY: a `Kernel` is only made of what `is_x86_feature_detected` reported.
+            #[cfg(target_arch = "x86_64")]
+            crate::kernels::Kernel::Avx512 => unsafe { avx512($($arg),*) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            crate::kernels::Kernel::Avx2 => unsafe { avx2($($arg),*) },
+            _ => $body::<crate::kernels::simd::Portable, 4>($($arg),*),
+        }
+    }};
+}
+pub(crate) use dispatch;

@@ -1,0 +1,116 @@
+//! Who trains, who validates, who tests? Decided by a hash of the name, so that it does not depend on the
+//! order of the log, and new data puts the same user in the same part again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exposures::{Exposures, InstanceId, TaskId};
+use crate::ids::IdRef;
+use crate::rng::{self, Purpose};
+use crate::{Error, Result};
+
+/// What an instance is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Its exposures are trained on.
+    Train,
+    /// Its exposures choose the best epoch and calibrate p-values.
+    Valid,
+    /// Its exposures are only ever measured on.
+    Test,
+}
+
+/// The rule that splits instances, and the exposures of held-out ones.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitRule {
+    /// Share of the instances kept for validation.
+    pub valid: f64,
+    /// Share of the instances kept for testing.
+    pub test: f64,
+    /// Seeds the hash.
+    pub seed: u64,
+}
+
+impl SplitRule {
+    /// Checks the shares.
+    pub fn new(valid: f64, test: f64, seed: u64) -> Result<Self> {
+        if !(0.0..1.0).contains(&valid) || !(0.0..1.0).contains(&test) || valid + test >= 1.0 {
+            let why = format!("held-out shares must be at least 0 and leave some to train on, found {valid} and {test}");
+            return Err(Error::config("valid, test", why));
+        }
+        Ok(Self { valid, test, seed })
+    }
+
+    /// The part of one instance.
+    pub fn part(&self, name: IdRef<'_>) -> Part {
+        let point = unit(rng::key(self.seed, Purpose::Split, [name_hash(name), 0]));
+        match point {
+            p if p < self.test => Part::Test,
+            p if p < self.test + self.valid => Part::Valid,
+            _ => Part::Train,
+        }
+    }
+
+    /// Whether a held-out instance shows this exposure (so that features may be learned from it), or keeps
+    /// it back to be measured on. Half are shown.
+    pub fn is_shown(&self, name: IdRef<'_>, item: IdRef<'_>) -> bool {
+        unit(rng::key(self.seed, Purpose::Split, [name_hash(name), name_hash(item)])) < 0.5
+    }
+}
+
+fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// `12` and `"12"` are the same name, so the text is hashed (FNV-1a; [`rng::key`] mixes it further).
+fn name_hash(name: IdRef<'_>) -> u64 {
+    let hash = |bytes: &[u8]| {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    };
+    match name {
+        IdRef::Int(value) => hash(value.to_string().as_bytes()),
+        IdRef::Str(text) => hash(text.as_bytes()),
+    }
+}
+
+/// Keeps the exposures of the tasks that have at least `least` different instances.
+pub fn tasks_with_at_least(exposures: &Exposures, least: usize) -> Exposures {
+    if least <= 1 {
+        return exposures.clone();
+    }
+    exposures.filter(|task, _: InstanceId| exposures.audience(task).instances.len() >= least)
+}
+
+/// The tasks that have any exposure.
+pub fn exposed_tasks(exposures: &Exposures) -> Vec<TaskId> {
+    exposures.audiences().filter(|(_, audience)| !audience.instances.is_empty()).map(|(task, _)| task).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_kept_and_names_decide() {
+        let rule = SplitRule::new(0.1, 0.2, 7).unwrap();
+        let mut counts = [0; 3];
+        for i in 0..20_000i64 {
+            counts[rule.part(IdRef::Int(i)) as usize] += 1;
+            assert_eq!(rule.part(IdRef::Int(i)), rule.part(IdRef::Str(&i.to_string())));
+        }
+        let [train, valid, test] = counts.map(|c| f64::from(c) / 20_000.0);
+        assert!((train - 0.7).abs() < 0.015 && (valid - 0.1).abs() < 0.01 && (test - 0.2).abs() < 0.015);
+        let shown = (0..10_000i64).filter(|i| rule.is_shown(IdRef::Str("u"), IdRef::Int(*i))).count();
+        assert!((4_800..5_200).contains(&shown));
+        let other = SplitRule { seed: 8, ..rule };
+        assert!((0..1000i64).any(|i| other.part(IdRef::Int(i)) != rule.part(IdRef::Int(i))));
+    }
+
+    #[test]
+    fn bad_shares_are_refused() {
+        for (valid, test) in [(-0.1, 0.1), (0.5, 0.5), (1.0, 0.0), (f64::NAN, 0.1)] {
+            assert!(SplitRule::new(valid, test, 1).is_err());
+        }
+    }
+}
