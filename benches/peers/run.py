@@ -1,0 +1,499 @@
+#!/usr/bin/env python3
+"""Runs cadet beside PyTorch, ONNX Runtime and Polars on this machine and writes a table of ratios.
+
+Every sample is a fresh process, pinned to as many cores as it has threads. First the heats: every variant of
+every peer once. Then the rounds: cadet and the best two variants of each peer in turn, A B C A B C ..., and the
+ratio is taken within each round. Standard library only; the children use what requirements.txt pins.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+DATA = os.path.join(HERE, "data")
+BINARY = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "cadet-bench")
+WORKS = ("train", "score", "read", "scale")
+OURS = "cadet"
+CHANCE = 2 * math.log(2)
+WORSE_BY = 0.005  # a held-out loss this much above the peer's is flagged
+
+CALM = 0.3  # cores
+TIMEOUT = 1800  # seconds for one child
+
+# name, learning rate, dropout, epochs in full and quick runs, timed or only compared by loss
+SETTINGS = (
+    ("paper: Adam 1e-4, dropout .5/.5/.3", "1e-4", "0.5,0.5,0.3", 3, 1, True),
+    ("plain: Adam 1e-3, no dropout", "1e-3", "0,0,0", 3, 1, True),
+    ("loss only: Adam 1e-3, dropout .5/.5/.3", "1e-3", "0.5,0.5,0.3", 8, 0, False),
+)
+HEAT = ["--batches", "300"]
+PASSIVE = ["env", "OMP_WAIT_POLICY=PASSIVE", "GOMP_SPINCOUNT=0"]
+TRAIN_VARIANTS = ("dense", "sparse", "split", "hand", "compile", "compile-hand")
+SCORE_VARIANTS = {"PyTorch": ("concat", "split", "onednn", "compile"), "ONNX Runtime": ("concat", "split")}
+SCORE_SCRIPT = {"PyTorch": "score_torch.py", "ONNX Runtime": "score_ort.py"}
+
+
+def say(*words, sep=" "):
+    print(*words, sep=sep, file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------- one sample
+
+
+def busy_seconds():
+    """CPU seconds the whole machine has spent working since it started."""
+    user, nice, system, _idle, _wait, irq, soft, steal = map(int, open("/proc/stat").readline().split()[1:9])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+class Runner:
+    def __init__(self, python, ours, patience=0):
+        self.python, self.ours, self.patience = python, ours, patience
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.samples, self.failures = [], []
+        self.seeded = None
+
+    def wait_for_calm(self):
+        """Waits, out of a budget for the whole run, until others use less than CALM cores."""
+        while self.patience > 0:
+            before = busy_seconds()
+            time.sleep(1)
+            self.patience -= 1
+            if busy_seconds() - before < CALM:
+                return
+
+    def run(self, argv, threads, **labels):
+        """Runs one child and keeps its JSON line, with what the kernel says it used. None if it failed."""
+        cores = self.cores[:threads]
+        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(DATA, "inductor"))
+        for name in ("OMP", "MKL", "OPENBLAS", "RAYON"):
+            env[name + "_NUM_THREADS"] = str(threads)
+        env["POLARS_MAX_THREADS"] = str(threads)
+        self.wait_for_calm()
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        load, busy = os.getloadavg()[0], busy_seconds()
+        try:
+            child = subprocess.run(
+                argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )
+        except subprocess.TimeoutExpired:
+            say(f"    FAILED (more than {TIMEOUT} s): {' '.join(argv)}")
+            self.failures.append({"argv": argv, "problem": "timeout", "stderr": [], **labels})
+            return None
+        after, busy, wall = resource.getrusage(resource.RUSAGE_CHILDREN), busy_seconds() - busy, time.perf_counter() - start
+        try:
+            if child.returncode != 0:
+                raise ValueError(f"exit {child.returncode}")
+            sample = json.loads([l for l in child.stdout.splitlines() if l.startswith("{")][-1])
+        except (ValueError, IndexError) as problem:
+            lines = child.stderr.strip().splitlines()[-3:]
+            say(f"    FAILED ({problem}): {' '.join(argv)}", *lines, sep="\n      ")
+            self.failures.append({"argv": argv, "problem": str(problem), "stderr": lines, **labels})
+            return None
+        sample.update(labels, threads=threads, load_before=load, process_wall_seconds=wall)
+        sample["process_cpu_seconds"] = sum(
+            getattr(after, k) - getattr(before, k) for k in ("ru_utime", "ru_stime")
+        )
+        sample["others_cores"] = max(0.0, busy - sample["process_cpu_seconds"]) / wall
+        self.samples.append(sample)
+        amount = sample.get("positives") or sample.get("pairs") or sample.get("rows") or sample.get("exposures")
+        sample["amount"] = amount
+        cpu = sample.get("cpu_seconds") or sample["process_cpu_seconds"]
+        sample["per_wall"], sample["per_cpu"] = amount / sample["wall_seconds"], amount / cpu
+        say(f"    {labels['who']:28} {threads} thread(s)  {human(sample['per_wall'])}/s"
+            f"  {human(sample['per_cpu'])}/cpu-s  others use {sample['others_cores']:.1f} cores")
+        return sample
+
+    def takes_seed(self):
+        """Whether the Rust program can vary its seed (then rounds use different seeds on both sides)."""
+        if self.seeded is None:
+            text = subprocess.run([BINARY, "train", "--help"], capture_output=True, text=True)
+            self.seeded = "--seed" in text.stdout + text.stderr
+        return self.seeded
+
+
+def human(x):
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if x >= size:
+            return f"{x / size:.3g} {unit}" if x / size < 1000 else f"{x / size:.0f} {unit}"
+    return f"{x:.3g} "
+
+
+def heats_and_rounds(runner, key, ours, peers, threads, rounds, all_variants):
+    """`ours` and each of `peers` (label -> argv from (quick, seed)) in turn. Labels are 'peer variant'."""
+    measure = "per_cpu" if threads == 1 else "per_wall"
+    for who, argv in peers.items():
+        runner.run(argv(True, 1), threads, who=who, key=key, phase="heat", round=-1)
+    heat = {s["who"]: s[measure] for s in runner.samples if s["key"] == key and s["threads"] == threads}
+    chosen = []
+    for peer in dict.fromkeys(who.split(":")[0] for who in peers):
+        field = sorted((w for w in heat if w.split(":")[0] == peer), key=heat.get, reverse=True)
+        chosen += field if all_variants else field[:2]
+    field = ([(OURS, ours)] if runner.ours else []) + [(w, peers[w]) for w in chosen]
+    for r in range(rounds):
+        for who, argv in field[r % len(field) :] + field[: r % len(field)]:
+            runner.run(argv(False, r + 1), threads, who=who, key=key, phase="round", round=r)
+
+
+# ---------------------------------------------------------------- the works
+
+
+def train(runner, args):
+    folder = os.path.join(DATA, "train")
+    for name, lr, dropout, epochs, quick_epochs, timed in SETTINGS:
+        epochs = quick_epochs if args.quick else args.epochs or epochs
+        if not epochs:
+            continue
+        key = "train, " + name
+        say(key)
+
+        def common(threads, epochs, seed=None):
+            argv = ["--data", folder, "--threads", str(threads), "--epochs", str(epochs), "--lr", lr, "--dropout", dropout]
+            return argv + (["--seed", str(seed)] if seed else [])
+
+        for threads in args.threads if timed else args.threads[-1:]:
+            ours = lambda _, seed: [BINARY, "train", *common(threads, epochs, seed if runner.takes_seed() else None)]
+            script = [runner.python, os.path.join(HERE, "train_torch.py"), "--variant"]
+            variants = TRAIN_VARIANTS if timed else ("hand",)
+            peers = {
+                "PyTorch: " + v: lambda heat, seed, v=v: [
+                    *script, v, *common(threads, 1 if heat else epochs, seed), *(HEAT if heat else [])
+                ]
+                for v in variants
+            }
+            # libgomp's threads spin by default, which collapses when anything else wants a core: also try sleeping ones.
+            if timed and threads > 1:
+                for v in ("hand", "compile-hand"):
+                    peers[f"PyTorch: {v}, passive wait"] = lambda *a, v=v: [*PASSIVE, *peers["PyTorch: " + v](*a)]
+            if timed:
+                heats_and_rounds(runner, key, ours, peers, threads, args.rounds, args.all_variants)
+            else:
+                for r in range(args.rounds):
+                    for who, argv in ([(OURS, ours)] if runner.ours else []) + list(peers.items()):
+                        runner.run(argv(False, r + 1), threads, who=who, key=key, phase="loss", round=r)
+
+
+def score(runner, args):
+    folder = os.path.join(DATA, "train")
+    for threads in args.threads:
+        say("score")
+        common = ["--data", folder, "--threads", str(threads)]
+        passes = ["--passes", "2"] if args.quick else []
+        peers = {
+            f"{peer}: {v}": lambda *_, peer=peer, v=v: [
+                runner.python, os.path.join(HERE, SCORE_SCRIPT[peer]), "--variant", v, *common, *passes
+            ]
+            for peer, variants in SCORE_VARIANTS.items()
+            for v in variants
+        }
+        if threads > 1:
+            for v in ("split", "compile"):
+                peers[f"PyTorch: {v}, passive wait"] = lambda *a, v=v: [*PASSIVE, *peers["PyTorch: " + v](*a)]
+        heats_and_rounds(
+            runner, "score", lambda *_: [BINARY, "score", *common], peers, threads, args.rounds, args.all_variants
+        )
+
+
+def read(runner, args):
+    for kind in ("csv", "parquet"):
+        file = os.path.join(DATA, "read", ("quick." if args.quick else "exposures.") + kind)
+        with open(file, "rb") as f:  # into the page cache
+            while f.read(1 << 24):
+                pass
+        for threads in args.threads:
+            key = f"read {kind}"
+            say(key)
+            common = ["--file", file, "--threads", str(threads)]
+            peers = {"Polars: read_" + kind: lambda *_: [runner.python, os.path.join(HERE, "read_polars.py"), *common]}
+            heats_and_rounds(
+                runner, key, lambda *_: [BINARY, "read", *common], peers, threads, args.rounds, args.all_variants
+            )
+
+
+def scale(runner, args):
+    if not runner.ours:
+        return
+    for exposures in (1_000_000,) if args.quick else (1_000_000, 10_000_000, 100_000_000):
+        for threads in args.threads:
+            say(f"scale {exposures:,}")
+            argv = [BINARY, "scale", "--exposures", str(exposures), "--threads", str(threads)]
+            runner.run(argv, threads, who=OURS, key="scale", phase="round", round=0)
+
+
+# ---------------------------------------------------------------- the report
+
+
+def median_of(samples, field):
+    return statistics.median(s[field] for s in samples)
+
+
+def ratios(samples, who, field):
+    """cadet's rate over `who`'s, round by round."""
+    by_round = {}
+    for s in samples:
+        if s["phase"] == "round" and s["who"] in (OURS, who):
+            by_round.setdefault(s["round"], {})[s["who"]] = s[field]
+    return [r[OURS] / r[who] for r in by_round.values() if len(r) == 2]
+
+
+def spread(values):
+    if not values:
+        return "–"
+    text = f"{statistics.median(values):.2f}×"
+    return text + (f" ({min(values):.2f}–{max(values):.2f})" if len(values) > 1 else "")
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|"]
+    return lines + ["| " + " | ".join(r) + " |" for r in rows]
+
+
+def summarise(runner, args):
+    """(markdown lines, summary for the JSON file)"""
+    out, summary, headline = [], [], []
+    groups = dict.fromkeys((s["key"], s["threads"]) for s in runner.samples if s["phase"] in ("heat", "round"))
+    for key, threads in groups:
+        if key == "scale":
+            continue
+        mine = [s for s in runner.samples if (s["key"], s["threads"]) == (key, threads)]
+        field = "per_cpu" if threads == 1 else "per_wall"
+        out += ["", f"### {key}, {threads} thread{'s' * (threads > 1)}", ""]
+        rows, best = [], {}
+        for who in dict.fromkeys(s["who"] for s in mine):
+            own = [s for s in mine if s["who"] == who]
+            rounds = [s for s in own if s["phase"] == "round"]
+            used = rounds or own
+            note = f"{len(rounds)} rounds" if rounds else "heat only"
+            extra = f", block {used[-1]['block']}" if "block" in used[-1] else ""
+            wall, cpu = ratios(mine, who, "per_wall"), ratios(mine, who, "per_cpu")
+            if who == OURS:
+                wall = cpu = []
+            else:
+                peer = who.split(":")[0]
+                rate = median_of(used, field)
+                if rounds and (peer not in best or rate > best[peer][0]):
+                    best[peer] = (rate, who, wall, cpu)
+            rows.append([
+                who, human(median_of(used, "per_wall")) + "/s", human(median_of(used, "per_cpu")) + "/s",
+                spread(wall), spread(cpu), note + extra,
+            ])
+            summary.append({
+                "key": key, "threads": threads, "who": who, "samples": len(used), "per_wall": median_of(used, "per_wall"),
+                "per_cpu": median_of(used, "per_cpu"), "ratios_wall": wall, "ratios_cpu": cpu,
+            })
+        out += table(["", "per second", "per CPU-second", "cadet ÷ it, wall", "cadet ÷ it, CPU", ""], rows)
+        for peer, (rate, who, wall, cpu) in best.items():
+            headline.append([
+                f"{key}, {threads} thread{'s' * (threads > 1)}", who, human(rate) + "/s",
+                f"**{spread(cpu)}**" if threads == 1 else spread(cpu),
+                spread(wall) if threads == 1 else f"**{spread(wall)}**",
+            ])
+    top = ["", "## cadet ÷ the best variant of each peer", ""]
+    top += table(["work", "best of its kind", "its rate", "by CPU-second", "by wall clock"], headline)
+    top += ["", "Bold: the figure to quote (1 thread by CPU-second, more by wall clock). Median of the rounds' ratios, lowest–highest. Above 1: cadet is faster."]
+    return top + losses(runner, summary) + scores(runner) + scaling(runner) + ["", "## Every variant"] + out, summary
+
+
+def losses(runner, summary):
+    rows, flags = [], []
+    groups = dict.fromkeys((s["key"], s["threads"]) for s in runner.samples if "heldout_loss" in s)
+    for key, threads in groups:
+        mine = [s for s in runner.samples if (s["key"], s["threads"]) == (key, threads) and s["phase"] != "heat"]
+        last = lambda own: [s["heldout_loss"][-1] for s in own]
+        ours = last([s for s in mine if s["who"] == OURS])
+        theirs = last([s for s in mine if s["who"] != OURS])
+        if not theirs:
+            continue
+        show = lambda v: f"{statistics.median(v):.4f} ({min(v):.4f}–{max(v):.4f})" if v else "–"
+        verdict = "–"
+        if ours:
+            gap = statistics.median(ours) / statistics.median(theirs) - 1
+            verdict = f"{gap:+.2%}" + (" **WORSE**" if gap > WORSE_BY else "")
+            if gap > WORSE_BY:
+                flags.append(f"{key}, {threads} thread(s): cadet's held-out loss is {gap:.2%} above PyTorch's")
+        epochs = max(len(s["heldout_loss"]) for s in mine)
+        rows.append([f"{key}, {threads} thread{'s' * (threads > 1)}", str(epochs), show(ours), show(theirs), verdict])
+        summary.append({"key": key, "threads": threads, "epochs": epochs, "heldout_ours": ours, "heldout_pytorch": theirs})
+    if not rows:
+        return []
+    lines = ["", "## Held-out loss after equal epochs", ""]
+    lines += table(["setting", "epochs", "cadet", "PyTorch, all its runs", "cadet's excess"], rows)
+    lines += ["", f"Chance is 2·ln 2 = {CHANCE:.4f}; a setting still at chance says nothing. Same 50,000 held-out triples. "
+              f"WORSE marks an excess above {WORSE_BY:.1%}."]
+    for flag in flags:
+        say("WARNING:", flag)
+    return lines
+
+
+def scores(runner):
+    sums = {s["who"]: s["checksum"] for s in runner.samples if s["key"] == "score" and "checksum" in s}
+    if OURS not in sums or len(sums) < 2:
+        return []
+    theirs = statistics.median(v for k, v in sums.items() if k != OURS)
+    same = abs(sums[OURS] - theirs) <= 1e-4 * abs(theirs)
+    return ["", f"Sum of all scores: cadet {sums[OURS]:.1f}, peers {theirs:.1f}: "
+            + ("the same weights, the same scores." if same else "**not the same** (cadet used other weights, or is wrong).")]
+
+
+def scaling(runner):
+    mine = [s for s in runner.samples if s["key"] == "scale"]
+    if not mine:
+        return []
+    rows = [[f"{s['exposures']:,}", f"{s.get('users', 0):,}", f"{s.get('items', 0):,}", str(s["threads"]),
+             human(s.get("positives_per_second", 0)) + "/s", f"{s['wall_seconds']:.1f} s",
+             f"{s.get('peak_rss_bytes', 0) / 2**20:,.0f} MiB"] for s in mine]
+    return ["", "## Scale (cadet alone)", ""] + table(
+        ["exposures", "users", "items", "threads", "positives", "wall", "peak memory"], rows)
+
+
+def command(*argv, cwd=ROOT):
+    try:
+        return subprocess.run(argv, cwd=cwd, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def environment(python, args):
+    cpuinfo = open("/proc/cpuinfo").read()
+    flags = set(re.search(r"^flags\s*: (.*)$", cpuinfo, re.M).group(1).split()) if "flags" in cpuinfo else set()
+    found = json.loads(command(python, "-c", (
+        "import json, importlib.metadata as m;"
+        "print(json.dumps({n: m.version(n) for n in ('torch','onnxruntime','onnx','polars','pyarrow','numpy')}))"
+    )) or "{}")
+    return {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "cpu": (re.search(r"model name\s*: (.*)", cpuinfo) or ["", platform.processor()])[1],
+        "cores": len(os.sched_getaffinity(0)),
+        "simd": [f for f in ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16") if f in flags],
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "kernel": platform.release(), "python": command(python, "-V"), "versions": found,
+        "rustc": command("rustc", "-V"), "commit": command("git", "rev-parse", "--short", "HEAD"),
+        "dirty": bool(command("git", "status", "--porcelain", "--untracked-files=no")),
+        "load_average_before": os.getloadavg(),
+        "settings": {k: v for k, v in vars(args).items() if k not in ("python", "out")},
+    }
+
+
+def write(runner, args, env, ours):
+    body, summary = summarise(runner, args)
+    env["load_average_after"] = os.getloadavg()
+    loads = [s["load_before"] for s in runner.samples]
+    others = [s["others_cores"] for s in runner.samples]
+    disturbed = sum(s["others_cores"] > CALM and s["threads"] > 1 for s in runner.samples)
+    head = [
+        f"# cadet beside its peers, {env['date'][:10]}", "",
+        f"- machine: {env['cpu']}, {env['cores']} cores, {env['memory_gib']} GiB, {' '.join(env['simd'])}",
+        f"- versions: " + ", ".join(f"{k} {v}" for k, v in env["versions"].items()) + f"; {env['python']}; {env['rustc']}",
+        f"- cadet: commit {env['commit']}{' + local changes' if env['dirty'] else ''}",
+        f"- load average while measuring: {min(loads):.1f} to {max(loads):.1f} (median {statistics.median(loads):.1f})",
+        f"- cores used by other programs meanwhile: {min(others):.1f} to {max(others):.1f} (median {statistics.median(others):.1f})"
+        + (f"; **{disturbed} of the samples on several threads were disturbed (more than {CALM} cores): "
+           "read those by wall clock with care**" if disturbed else ""),
+        f"- settings: {args.rounds} rounds, threads {args.threads}" + (", **quick run: not for quoting**" if args.quick else ""),
+    ]
+    if not ours:
+        head += ["", "**The Rust program `target/release/cadet-bench` was missing: peers only, no ratios.**"]
+    if runner.failures:
+        head += ["", f"**{len(runner.failures)} children failed**; see `failures` in the JSON file."]
+    os.makedirs(args.out, exist_ok=True)
+    stem = os.path.join(args.out, env["date"][:10] + ("-quick" if args.quick else ""))
+    text = "\n".join(head + body) + "\n"
+    with open(stem + ".md", "w") as f:
+        f.write(text)
+    with open(stem + ".json", "w") as f:
+        root = ROOT + os.sep
+        record = {"environment": env, "summary": summary, "samples": runner.samples, "failures": runner.failures}
+        f.write(json.dumps(record, indent=1).replace(root, ""))
+        f.write("\n")
+    print(text)
+    say("wrote", stem + ".md and .json")
+
+
+# ---------------------------------------------------------------- setting up
+
+
+def environment_python(args):
+    if args.python:
+        return args.python
+    folder = os.path.join(HERE, ".env")
+    python, done = os.path.join(folder, "bin", "python"), os.path.join(folder, "installed.txt")
+    wanted = open(os.path.join(HERE, "requirements.txt")).read()
+    if not os.path.exists(done) or open(done).read() != wanted:
+        say("installing the pinned peers into", folder)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", os.path.join(HERE, "requirements.txt")], check=True)
+        with open(done, "w") as f:
+            f.write(wanted)
+    return python
+
+
+def rust_binary(args):
+    """Whether the Rust side is there, building it first unless told not to."""
+    if not args.no_build:
+        say("cargo build --release --bin cadet-bench")
+        built = subprocess.run(["cargo", "build", "--release", "--bin", "cadet-bench"], cwd=ROOT)
+        if built.returncode:
+            say("cargo build failed")
+            return False
+    return os.path.exists(BINARY)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(WORKS), help="some of train,score,read,scale")
+    parser.add_argument("--rounds", type=int, help="rounds after the heats (default 5, quick 1)")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--epochs", type=int, help="epochs of every training setting (default: 3, loss only 8)")
+    parser.add_argument("--quick", action="store_true", help="1 epoch, 1 round, small files: does it run?")
+    parser.add_argument("--all-variants", action="store_true", help="every variant in every round")
+    parser.add_argument("--out", default=os.path.join(HERE, "results"))
+    parser.add_argument("--python", help="an interpreter that has the peers (default: a venv in .env)")
+    parser.add_argument("--no-build", action="store_true", help="use target/release/cadet-bench as it is")
+    parser.add_argument("--patience", type=int, default=0, help="seconds, in all, to wait for a calm machine before samples")
+    parser.add_argument("--no-check", action="store_true", help="skip check.py")
+    args = parser.parse_args()
+    args.only = args.only.split(",")
+    unknown = set(args.only) - set(WORKS)
+    if unknown:
+        parser.error(f"unknown work {sorted(unknown)}, choose from {','.join(WORKS)}")
+    args.threads = [int(t) for t in args.threads.split(",")]
+    if max(args.threads) > len(os.sched_getaffinity(0)):
+        parser.error(f"{max(args.threads)} threads on {len(os.sched_getaffinity(0))} cores would not be honest")
+    args.rounds = args.rounds if args.rounds is not None else 1 if args.quick else 5
+
+    python = environment_python(args)
+    ours = rust_binary(args)
+    if not ours:
+        say("*" * 78, f"MISSING: {BINARY}", "Only the peers will be measured; there will be no ratios.", "*" * 78, sep="\n")
+    subprocess.run([python, os.path.join(HERE, "make_data.py")], check=True, stdout=sys.stderr)
+    if not args.no_check:
+        say("check.py")
+        checked = subprocess.run([python, os.path.join(HERE, "check.py")], capture_output=True, text=True)
+        if checked.returncode:
+            sys.exit("the peers disagree with each other:\n" + checked.stdout + checked.stderr[-2000:])
+    env = environment(python, args)
+    runner = Runner(python, ours, args.patience)
+    try:
+        for work in args.only:
+            {"train": train, "score": score, "read": read, "scale": scale}[work](runner, args)
+    except KeyboardInterrupt:
+        say("interrupted: writing what there is")
+    if not runner.samples:
+        sys.exit("nothing was measured")
+    write(runner, args, env, ours)
+
+
+if __name__ == "__main__":
+    main()
