@@ -1,1 +1,31 @@
-//! Files in, files out.
+//! How do exposure logs, user features and labels get in, and tables out?
+//!
+//! Everything here streams: memory grows with the exposures and ids that are kept, never with the file.
+
+mod block;
+mod csv;
+mod cut;
+pub mod exposures;
+mod footer;
+mod id_column;
+pub mod labels;
+pub mod movielens;
+mod ndjson;
+pub mod pairs;
+mod parquet;
+mod rows;
+mod skipped;
+pub mod source;
+mod stream;
+pub mod users;
+pub mod write;
+mod write_parquet;
+
+pub use exposures::{
+    Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into,
+};
+pub use labels::{LabelColumn, Labels, read_labels};
+pub use pairs::{PairChunk, PairReader};
+pub use skipped::{Skipped, SkippedRows};
+pub use users::{Aligned, UserOptions, UserTable, align, read_users};
+pub use write::{Kind, TableWriter, Values};

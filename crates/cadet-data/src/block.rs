@@ -1,0 +1,129 @@
+//! What do threads hand over after parsing side by side, so that numbering stays in file order?
+//!
+//! A block looks names up in the ids known so far, read-only. Names that are new get numbers of the
+//! block's own, marked with the top bit; the one thread that merges the blocks, in file order, then
+//! numbers just those. So the numbering follows first appearance, whatever the number of threads.
+
+use cadet::{Error, ExposuresBuilder, IdRef, Ids, Result};
+
+use crate::skipped::BadRows;
+
+/// Marks a number that counts into the block's own new names.
+const NEW: u32 = 1 << 31;
+
+/// The ids that are known before a block is parsed.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) users: &'a Ids,
+    pub(crate) items: &'a Ids,
+}
+
+/// What one block of rows came to.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    /// item << 32 | user
+    pub(crate) events: Vec<u64>,
+    pub(crate) weights: Option<Vec<f32>>,
+    pub(crate) users: Ids,
+    pub(crate) items: Ids,
+    /// All rows, the bad ones included.
+    pub(crate) rows: u64,
+    pub(crate) bad: BadRows,
+}
+
+impl Block {
+    pub(crate) fn new(skip_bad: bool, weighted: bool) -> Self {
+        Block { weights: weighted.then(Vec::new), bad: BadRows::new(skip_bad), ..Block::default() }
+    }
+
+    /// Adds one good row.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        known: Known<'_>,
+        user: IdRef<'_>,
+        item: IdRef<'_>,
+    ) -> Result<()> {
+        let user = number(known.users, &mut self.users, user)?;
+        let item = number(known.items, &mut self.items, item)?;
+        self.events.push(u64::from(item) << 32 | u64::from(user));
+        Ok(())
+    }
+
+    /// Adds good rows whose names are numbered already.
+    pub(crate) fn push_all(&mut self, users: &[u32], items: &[u32]) {
+        let events = users.iter().zip(items);
+        self.events.extend(events.map(|(user, item)| u64::from(*item) << 32 | u64::from(*user)));
+    }
+
+    /// Gives the new names their numbers; this is what has to happen in file order.
+    pub(crate) fn number(self, users: &mut Ids, items: &mut Ids) -> Result<Numbered> {
+        Ok(Numbered {
+            users: number_all(users, &self.users)?,
+            items: number_all(items, &self.items)?,
+            events: self.events,
+            weights: self.weights,
+        })
+    }
+
+    /// The (user, item) numbers among the block's own names, in a block parsed without known ids.
+    pub(crate) fn own_numbers(event: u64) -> (u32, u32) {
+        (event as u32 & !NEW, (event >> 32) as u32 & !NEW)
+    }
+}
+
+/// A block whose new names have their numbers.
+pub(crate) struct Numbered {
+    events: Vec<u64>,
+    weights: Option<Vec<f32>>,
+    users: Vec<u32>,
+    items: Vec<u32>,
+}
+
+impl Numbered {
+    /// Moves the rows over.
+    pub(crate) fn flush(self, into: &mut ExposuresBuilder) -> Result<()> {
+        let place = |marked: u32, new: &[u32]| match marked & NEW {
+            0 => marked,
+            _ => new[(marked & !NEW) as usize],
+        };
+        for (row, event) in self.events.iter().enumerate() {
+            let user = place(*event as u32, &self.users);
+            let item = place((event >> 32) as u32, &self.items);
+            match &self.weights {
+                None => into.push(item, user),
+                Some(weights) => into.push_weighted(item, user, weights[row])?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of a name: a known one, or a marked one among the new.
+#[inline]
+pub(crate) fn number(known: &Ids, new: &mut Ids, name: IdRef<'_>) -> Result<u32> {
+    match known.get(name) {
+        Some(number) => Ok(number),
+        None => add(new, name),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn add(new: &mut Ids, name: IdRef<'_>) -> Result<u32> {
+    Ok(checked(new.intern(name)?)? | NEW)
+}
+
+fn checked(number: u32) -> Result<u32> {
+    match number & NEW {
+        0 => Ok(number),
+        _ => Err(Error::config("ids", "more than 2,147,483,648 different ids in one log")),
+    }
+}
+
+fn number_all(ids: &mut Ids, new: &Ids) -> Result<Vec<u32>> {
+    if matches!(new.names(), cadet::Names::Str { .. }) {
+        ids.promote();
+    }
+    (0..new.len() as u32).map(|n| checked(ids.intern(new.name(n))?)).collect()
+}

@@ -1,0 +1,447 @@
+//! How are rows of comma-separated text read? As RFC 4180 has it, but a row may also end in `\n` alone.
+
+use std::borrow::Cow;
+
+use cadet::ids::canonical_int;
+use cadet::{At, IdRef, Names, Result};
+use memchr::memchr;
+
+use crate::block::{Block, Known};
+use crate::cut::{PAD, Raw, closing};
+use crate::skipped::{Fault, Reason, clip};
+
+/// How the fields of a row are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    pub(crate) delimiter: u8,
+    pub(crate) quotes: bool,
+}
+
+/// Where the wanted columns are, and what they are called.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) dialect: Dialect,
+    /// How many fields every row must have.
+    pub(crate) fields: usize,
+    pub(crate) user: usize,
+    pub(crate) item: usize,
+    pub(crate) weight: Option<usize>,
+    pub(crate) user_name: String,
+    pub(crate) item_name: String,
+    pub(crate) weight_name: String,
+    /// What a row should look like, where counting its fields would say little.
+    pub(crate) shape: Option<&'static str>,
+}
+
+/// One field of a row: its bytes without the quotes, doubled quotes still doubled.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Field<'a> {
+    bytes: &'a [u8],
+    quoted: bool,
+}
+
+impl<'a> Field<'a> {
+    /// Whether the field stood in quotes.
+    pub(crate) fn quoted(self) -> bool {
+        self.quoted
+    }
+
+    /// The text with doubled quotes made single.
+    pub(crate) fn text(self, column: &str) -> Result<Cow<'a, str>, Fault> {
+        let text = std::str::from_utf8(self.bytes).map_err(|e| Fault::utf8(column, e))?;
+        Ok(match self.quoted && text.contains('"') {
+            true => Cow::Owned(text.replace("\"\"", "\"")),
+            false => Cow::Borrowed(text),
+        })
+    }
+
+    fn check_id(self, column: &str) -> Result<Cow<'a, str>, Fault> {
+        let text = self.text(column)?;
+        if text.is_empty() {
+            return Err(Fault::no_id(column, "empty"));
+        }
+        if !self.quoted && is_whole_float(self.bytes) {
+            return Err(Fault::float_id(column, text));
+        }
+        Ok(text)
+    }
+}
+
+/// Whether this is an integer that some tool has turned into a float: `12.0`.
+pub(crate) fn is_whole_float(text: &[u8]) -> bool {
+    match memchr(b'.', text) {
+        Some(dot) => {
+            canonical_int(&text[..dot]).is_some()
+                && dot + 1 < text.len()
+                && text[dot + 1..].iter().all(|b| *b == b'0')
+        }
+        None => false,
+    }
+}
+
+/// Reads one row that starts at `*at`, and moves `*at` past it. The row must end in `\n`.
+pub(crate) fn read_row<'a>(
+    bytes: &'a [u8],
+    at: &mut usize,
+    dialect: Dialect,
+    mut each: impl FnMut(usize, Field<'a>),
+) -> Result<usize, Fault> {
+    let mut count = 0;
+    let mut fault = None;
+    loop {
+        let quoted = dialect.quotes && bytes.get(*at) == Some(&b'"');
+        if quoted {
+            let Some(close) = closing(bytes, *at) else {
+                *at = bytes.len();
+                return Err(Fault::new(
+                    Reason::Fields,
+                    "a quote is opened and never closed: close it or double it",
+                ));
+            };
+            each(count, Field { bytes: &bytes[*at + 1..close], quoted });
+            let end = field_end(bytes, close + 1, dialect.delimiter);
+            if !matches!(&bytes[close + 1..end], b"" | b"\r") {
+                fault = Some("there is text between a closing quote and the end of its field");
+            }
+            *at = end;
+        } else {
+            let end = field_end(bytes, *at, dialect.delimiter);
+            let last = bytes.get(end) != Some(&dialect.delimiter);
+            let text = &bytes[*at..end];
+            let text = if last { text.strip_suffix(b"\r").unwrap_or(text) } else { text };
+            each(count, Field { bytes: text, quoted });
+            *at = end;
+        }
+        count += 1;
+        let more = bytes.get(*at) == Some(&dialect.delimiter);
+        *at += 1;
+        if !more {
+            break;
+        }
+    }
+    match fault {
+        Some(what) => Err(Fault::new(Reason::Fields, what)),
+        None => Ok(count),
+    }
+}
+
+/// The first `delimiter` or `\n` from `at` on; the end where there is none.
+#[inline]
+fn field_end(bytes: &[u8], mut at: usize, delimiter: u8) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let (newlines, delimiters) = (LOW * u64::from(b'\n'), LOW * u64::from(delimiter));
+    // Eight bytes at a time: the lowest marked byte is the first that matches.
+    while let Some(word) = word(bytes, at) {
+        let zeros = |x: u64| x.wrapping_sub(LOW) & !x & HIGH;
+        let found = zeros(word ^ newlines) | zeros(word ^ delimiters);
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while bytes.get(at).is_some_and(|b| *b != b'\n' && *b != delimiter) {
+        at += 1;
+    }
+    at
+}
+
+#[inline(always)]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8).and_then(|b| b.first_chunk()).map(|b| u64::from_le_bytes(*b))
+}
+
+/// The digits that a word starts with: how many, and their value.
+#[inline(always)]
+fn digits(word: u64) -> (usize, u64) {
+    // Digits become 0..=9; only bytes above 9 reach the top bit.
+    let x = word ^ 0x3030_3030_3030_3030;
+    let others = (x.wrapping_add(0x7676_7676_7676_7676) | x) & 0x8080_8080_8080_8080;
+    let count = (others.trailing_zeros() / 8) as usize;
+    if count == 0 {
+        return (0, 0);
+    }
+    // Shifted so that leading zeros fill the word, then added up in pairs, fours and eights.
+    let x = x << (64 - 8 * count);
+    let x = (x.wrapping_mul(2561) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let x = (x.wrapping_mul(6_553_601) >> 16) & 0x0000_ffff_0000_ffff;
+    (count, x.wrapping_mul(42_949_672_960_001) >> 32)
+}
+
+/// A non-negative canonical integer of up to 15 digits at `at`, with its end.
+#[inline(always)]
+fn plain_int(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
+    const TENS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+    let (mut count, mut value) = digits(word(bytes, at)?);
+    if count == 8 {
+        let (more, low) = digits(word(bytes, at + 8)?);
+        value = value * TENS.get(more)? + low;
+        count += more;
+    }
+    if count == 0 || (bytes[at] == b'0' && count > 1) {
+        return None;
+    }
+    Some((value as i64, at + count))
+}
+
+/// Parses a block of rows.
+pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Block> {
+    let mut block = Block::new(skip_bad, layout.weight.is_some());
+    block.events.reserve((raw.end - raw.start) / 16);
+    // Integers can only be looked up as such while all known names are integers.
+    let ints = matches!((known.users.names(), known.items.names()), (Names::Int(_), Names::Int(_)));
+    let unquoted = !layout.dialect.quotes || memchr(b'"', &raw.bytes[raw.start..raw.end]).is_none();
+    let fast = ints && unquoted && layout.weight.is_none();
+    let rows = &raw.bytes[..raw.end];
+    let (mut at, mut line) = (raw.start, raw.line);
+    while at < raw.end {
+        if fast && let Some((user, item, next)) = two_ints(&raw.bytes, at, layout) {
+            block.push(known, IdRef::Int(user), IdRef::Int(item))?;
+            (at, line) = (next, line + 1);
+            block.rows += 1;
+            continue;
+        }
+        let start = at;
+        if matches!(rows[at..], [b'\n', ..] | [b'\r', b'\n', ..]) {
+            at = field_end(rows, at, b'\n') + 1;
+        } else {
+            block.rows += 1;
+            if let Err(fault) = row(rows, &mut at, layout, known, &mut block)?
+                && !block.bad.note(At::Line(line), fault)
+            {
+                break;
+            }
+        }
+        line += match unquoted {
+            true => 1,
+            false => memchr::memchr_iter(b'\n', &rows[start..at.min(rows.len())]).count() as u64,
+        };
+    }
+    Ok(block)
+}
+
+/// The quick way: a row whose two ids are plain integers. `None` sends it the long way.
+#[inline(always)]
+fn two_ints(bytes: &[u8], mut at: usize, layout: &Layout) -> Option<(i64, i64, usize)> {
+    let delimiter = layout.dialect.delimiter;
+    let swapped = layout.item < layout.user;
+    let (first, second) = match swapped {
+        true => (layout.item, layout.user),
+        false => (layout.user, layout.item),
+    };
+    let skip = |mut at: usize, fields: usize| {
+        for _ in 0..fields {
+            at = field_end(bytes, at, delimiter);
+            if bytes[at] != delimiter {
+                return None;
+            }
+            at += 1;
+        }
+        Some(at)
+    };
+    at = skip(at, first)?;
+    let (a, end) = plain_int(bytes, at)?;
+    if bytes[end] != delimiter {
+        return None;
+    }
+    at = skip(end + 1, second - first - 1)?;
+    let (b, end) = plain_int(bytes, at)?;
+    at = end;
+    let left = layout.fields - second - 1;
+    if left > 0 {
+        if bytes[at] != delimiter {
+            return None;
+        }
+        at = skip(at + 1, left - 1)?;
+        at = field_end(bytes, at, delimiter);
+    } else if bytes[at] == b'\r' {
+        at += 1;
+    }
+    if bytes[at] != b'\n' {
+        return None;
+    }
+    let (user, item) = if swapped { (b, a) } else { (a, b) };
+    Some((user, item, at + 1))
+}
+
+/// The long way: any row, with everything checked.
+fn row(
+    rows: &[u8],
+    at: &mut usize,
+    layout: &Layout,
+    known: Known<'_>,
+    block: &mut Block,
+) -> Result<Result<(), Fault>> {
+    let (mut user, mut item, mut weight) = Default::default();
+    let count = read_row(rows, at, layout.dialect, |i, field| {
+        if i == layout.user {
+            user = field;
+        } else if i == layout.item {
+            item = field;
+        } else if Some(i) == layout.weight {
+            weight = field;
+        }
+    });
+    let checked = count.and_then(|count| {
+        if count != layout.fields {
+            return Err(match layout.shape {
+                Some(shape) => Fault::new(Reason::Fields, format!("expected {shape}")),
+                None => Fault::fields(layout.fields, count),
+            });
+        }
+        let user = user.check_id(&layout.user_name)?;
+        let item = item.check_id(&layout.item_name)?;
+        let weight = match layout.weight {
+            Some(_) => Some(parse_weight(weight, &layout.weight_name)?),
+            None => None,
+        };
+        Ok((user, item, weight))
+    });
+    let (user, item, weight) = match checked {
+        Ok(row) => row,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    block.push(known, IdRef::from_text(&user), IdRef::from_text(&item))?;
+    if let (Some(weights), Some(weight)) = (&mut block.weights, weight) {
+        weights.push(weight);
+    }
+    Ok(Ok(()))
+}
+
+fn parse_weight(field: Field<'_>, column: &str) -> Result<f32, Fault> {
+    let text = field.text(column)?;
+    match text.trim().parse::<f32>() {
+        Ok(weight) if weight.is_finite() && weight > 0.0 => Ok(weight),
+        _ if text.is_empty() => Err(Fault::weight(column, "empty")),
+        _ => Err(Fault::weight(column, clip(&text))),
+    }
+}
+
+/// Takes the header off the first block: the columns' names.
+pub(crate) fn take_header(raw: &mut Raw, dialect: Dialect) -> Result<Vec<String>, Fault> {
+    let mut names = Vec::new();
+    let mut fault = None;
+    let mut at = raw.start;
+    read_row(&raw.bytes[..raw.end], &mut at, dialect, |i, field| {
+        match field.text(&format!("the name of column {}", i + 1)) {
+            Ok(name) => names.push(name.trim().to_owned()),
+            Err(e) => fault = Some(e),
+        }
+    })?;
+    if let Some(fault) = fault {
+        return Err(fault);
+    }
+    let at = at.min(raw.end);
+    raw.line += memchr::memchr_iter(b'\n', &raw.bytes[raw.start..at]).count() as u64;
+    raw.start = at;
+    debug_assert!(raw.bytes.len() == raw.end + PAD);
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cadet::Ids;
+    use proptest::prelude::*;
+
+    const COMMA: Dialect = Dialect { delimiter: b',', quotes: true };
+
+    fn raw(text: &str) -> Raw {
+        let mut bytes = text.as_bytes().to_vec();
+        let end = bytes.len();
+        bytes.resize(end + PAD, 0);
+        Raw { bytes, start: 0, end, line: 1 }
+    }
+
+    fn layout(fields: usize, user: usize, item: usize) -> Layout {
+        Layout {
+            dialect: COMMA,
+            fields,
+            user,
+            item,
+            weight: None,
+            user_name: "user_id".into(),
+            item_name: "item_id".into(),
+            weight_name: "weight".into(),
+            shape: None,
+        }
+    }
+
+    fn pairs(text: &str, layout: &Layout) -> Result<Vec<(String, String)>> {
+        let (users, items) = (Ids::new(), Ids::new());
+        let mut block = parse(&raw(text), layout, Known { users: &users, items: &items }, false)?;
+        block.bad.check(std::path::Path::new("t"))?;
+        Ok((0..block.events.len())
+            .map(|row| {
+                let (user, item) = Block::own_numbers(block.events[row]);
+                (block.users.name(user).to_string(), block.items.name(item).to_string())
+            })
+            .collect())
+    }
+
+    fn owned(rows: &[(&str, &str)]) -> Vec<(String, String)> {
+        rows.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect()
+    }
+
+    #[test]
+    fn rows_of_all_kinds() {
+        let two = layout(3, 0, 1);
+        let got = pairs("1,2,x\n\n12345678,123456789,\r\n-3,007,a\n\r\n", &two).unwrap();
+        assert_eq!(got, owned(&[("1", "2"), ("12345678", "123456789"), ("-3", "007")]));
+        let got = pairs("\"a,b\",\"c\"\"d\",\"x\ny\"\n5\" disk,2,\r\n", &two).unwrap();
+        assert_eq!(got, owned(&[("a,b", "c\"d"), ("5\" disk", "2")]));
+        let got = pairs("x,7,8\ny,9,10\n", &layout(3, 2, 1)).unwrap();
+        assert_eq!(got, owned(&[("8", "7"), ("10", "9")]));
+        let got = pairs("7,8\r\n9,10\r\n", &layout(2, 0, 1)).unwrap();
+        assert_eq!(got, owned(&[("7", "8"), ("9", "10")]));
+    }
+
+    #[test]
+    fn faults_carry_their_line() {
+        let fault = |text: &str| pairs(text, &layout(3, 0, 1)).unwrap_err().to_string();
+        assert_eq!(fault("1,2,3\n1,2\n"), "t line 2: expected 3 fields, found 2");
+        assert_eq!(fault("1,2,3\n1,2,3,4\n"), "t line 2: expected 3 fields, found 4");
+        assert_eq!(
+            fault("\"a\nb\",2,3\n,2,3\n"),
+            "t line 3: user_id is empty: expected an integer or a string"
+        );
+        assert_eq!(
+            fault("1,2.0,3\n"),
+            "t line 1: item_id is 2.0, a float: ids are integers or strings, cast the column"
+        );
+        assert_eq!(
+            fault("1,\"2,3\n"),
+            "t line 1: a quote is opened and never closed: close it or double it"
+        );
+        assert_eq!(
+            fault("1,\"2\"x,3\n"),
+            "t line 1: there is text between a closing quote and the end of its field"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn integers_are_read_as_the_standard_library_does(
+            values in prop::collection::vec(prop_oneof![any::<i64>(), 0..1_000_000_000_000i64, 0..2000i64], 1..40)
+        ) {
+            let text: String = values.iter().map(|v| format!("{v},{v}\n")).collect();
+            let got = pairs(&text, &layout(2, 0, 1)).unwrap();
+            for (value, (user, item)) in values.iter().zip(got) {
+                prop_assert_eq!(&value.to_string(), &user);
+                prop_assert_eq!(user, item);
+            }
+        }
+
+        #[test]
+        fn the_quick_way_agrees_with_the_long_way(text in "[0-9a,\r\n.-]{0,60}") {
+            let text = text + "\n";
+            let quick = pairs(&text, &layout(2, 0, 1)).map_err(|e| e.to_string());
+            // A quoted field at the end sends the whole block the long way.
+            let long = pairs(&(text.clone() + "\"1\",1\n"), &layout(2, 0, 1)).map_err(|e| e.to_string());
+            match (quick, long) {
+                (Ok(quick), Ok(long)) => prop_assert_eq!(&quick[..], &long[..long.len() - 1]),
+                (quick, long) => prop_assert_eq!(quick, long),
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! How do rows of (user, item) come out of any source, block after block, with all threads at work?
+//!
+//! Text is read by one thread while the others parse what was read before. Blocks come in waves, in
+//! file order.
+
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::DataType;
+use cadet::{At, Error, Result};
+use rayon::prelude::*;
+
+use crate::block::{Block, Known};
+use crate::csv::{self, Dialect};
+use crate::cut::{Cutter, Raw};
+use crate::exposures::Columns;
+use crate::id_column::{Numberer, check_type, good_rows};
+use crate::ndjson;
+use crate::parquet::Table;
+use crate::skipped::{Fault, no_column};
+use crate::source::{self, Format, Input};
+
+/// What the rows of a file look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Columns found by their names.
+    Named,
+    /// MovieLens' `UserID::MovieID::Rating::Timestamp`.
+    Ratings,
+}
+
+const BLOCKS_PER_THREAD: usize = 4;
+/// Row groups are read ahead of their turn up to this many rows.
+const ROWS_PER_WAVE: u64 = 4 << 20;
+
+/// Rows of one file on their way in.
+pub(crate) enum Stream {
+    Text(TextStream),
+    Parquet(ParquetStream),
+}
+
+pub(crate) struct TextStream {
+    cutter: Cutter,
+    parser: Parser,
+    wave: Vec<Raw>,
+    /// What stopped the reading; it is told once all rows before it are.
+    stopped: Option<Error>,
+}
+
+enum Parser {
+    Csv(csv::Layout),
+    Json(ndjson::Layout),
+}
+
+pub(crate) struct ParquetStream {
+    table: Table,
+    wanted: Wanted,
+    rows: Vec<u64>,
+    next: usize,
+    taken: u64,
+}
+
+/// The wanted columns of a Parquet table.
+struct Wanted {
+    user: usize,
+    item: usize,
+    weight: Option<usize>,
+    names: [String; 3],
+}
+
+impl Stream {
+    /// Opens a file and finds the columns. Without `weights`, a weight column is not looked for.
+    pub(crate) fn open(
+        path: &Path,
+        shape: Shape,
+        columns: &Columns,
+        weights: bool,
+    ) -> Result<Stream> {
+        if columns.user == columns.item {
+            let why = format!("users and items cannot both be in {}", columns.user);
+            return Err(Error::config("columns", why));
+        }
+        if shape == Shape::Ratings {
+            return TextStream::ratings(path).map(Stream::Text);
+        }
+        match source::open(path)? {
+            Input::Text(text) => TextStream::open(text, columns, weights).map(Stream::Text),
+            Input::Parquet(file) => {
+                let table = Table::open(file)?;
+                ParquetStream::open(table, columns, weights).map(Stream::Parquet)
+            }
+        }
+    }
+
+    /// How many bytes of the file were taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        match self {
+            Stream::Text(text) => text.cutter.text.taken(),
+            Stream::Parquet(parquet) => parquet.taken,
+        }
+    }
+
+    /// The next blocks, in file order; `None` at the end. `meanwhile` is done beside the parsing.
+    pub(crate) fn next(
+        &mut self,
+        known: Known<'_>,
+        skip_bad: bool,
+        meanwhile: impl FnOnce() + Send,
+    ) -> Result<Option<Vec<Block>>> {
+        match self {
+            Stream::Text(text) => text.next(known, skip_bad, meanwhile),
+            Stream::Parquet(parquet) => parquet.next(known, skip_bad, meanwhile),
+        }
+    }
+}
+
+/// The places of the wanted columns among the found ones.
+fn find(
+    path: &Path,
+    columns: &Columns,
+    weights: bool,
+    found: &[String],
+) -> Result<(usize, usize, Option<usize>)> {
+    let place = |wanted: &str| -> Result<Option<usize>> {
+        let mut places = found.iter().enumerate().filter(|(_, name)| *name == wanted);
+        let first = places.next().map(|(i, _)| i);
+        match places.next() {
+            None => Ok(first),
+            Some(_) => Err(Error::data(path, At::File, format!("column {wanted} stands twice"))),
+        }
+    };
+    let need = |wanted: &str, flag: &str| {
+        place(wanted)?.ok_or_else(|| no_column(path, wanted, flag, found))
+    };
+    let weight = match &columns.weight {
+        _ if !weights => None,
+        Some(name) => Some(need(name, "--weight-col")?),
+        None => place(WEIGHT)?,
+    };
+    Ok((need(&columns.user, "--user-col")?, need(&columns.item, "--item-col")?, weight))
+}
+
+/// The weights' column where none is named.
+const WEIGHT: &str = "weight";
+
+impl TextStream {
+    fn open(text: source::Text, columns: &Columns, weights: bool) -> Result<TextStream> {
+        let path = text.path.clone();
+        if text.format == Format::Ndjson {
+            let weight = columns.weight.clone().unwrap_or(WEIGHT.to_owned());
+            let layout = ndjson::Layout {
+                user: columns.user.clone(),
+                item: columns.item.clone(),
+                weight: weights.then_some(weight),
+                needs_weight: weights && columns.weight.is_some(),
+            };
+            let mut stream = TextStream::new(Cutter::new(text, None), Parser::Json(layout));
+            stream.first(&path)?;
+            return Ok(stream);
+        }
+        let delimiter = if text.format == Format::Tsv { b'\t' } else { b',' };
+        let dialect = Dialect { delimiter, quotes: true };
+        let layout = csv::Layout {
+            dialect,
+            fields: 0,
+            user: 0,
+            item: 0,
+            weight: None,
+            user_name: columns.user.clone(),
+            item_name: columns.item.clone(),
+            weight_name: columns.weight.clone().unwrap_or(WEIGHT.to_owned()),
+            shape: None,
+        };
+        let mut stream = TextStream::new(Cutter::new(text, Some(delimiter)), Parser::Csv(layout));
+        let raw = stream.first(&path)?;
+        let found = csv::take_header(raw, dialect).map_err(|f| f.at(&path, At::Line(1)))?;
+        let (user, item, weight) = find(&path, columns, weights, &found)?;
+        if let Parser::Csv(layout) = &mut stream.parser {
+            (layout.user, layout.item, layout.weight) = (user, item, weight);
+            layout.fields = found.len();
+        }
+        Ok(stream)
+    }
+
+    /// `ratings.dat` read as fields parted by `:`, every second one empty.
+    fn ratings(path: &Path) -> Result<TextStream> {
+        let text = source::open_as(path, Format::Csv)?;
+        let layout = csv::Layout {
+            dialect: Dialect { delimiter: b':', quotes: false },
+            fields: 7,
+            user: 0,
+            item: 2,
+            weight: None,
+            user_name: "UserID".to_owned(),
+            item_name: "MovieID".to_owned(),
+            weight_name: String::new(),
+            shape: Some("UserID::MovieID::Rating::Timestamp"),
+        };
+        let mut stream = TextStream::new(Cutter::new(text, None), Parser::Csv(layout));
+        stream.first(path)?;
+        Ok(stream)
+    }
+
+    fn new(cutter: Cutter, parser: Parser) -> Self {
+        TextStream { cutter, parser, wave: Vec::new(), stopped: None }
+    }
+
+    fn first(&mut self, path: &Path) -> Result<&mut Raw> {
+        self.wave.extend(self.cutter.next()?);
+        self.wave.first_mut().ok_or_else(|| source::empty(path))
+    }
+
+    fn next(
+        &mut self,
+        known: Known<'_>,
+        skip_bad: bool,
+        meanwhile: impl FnOnce() + Send,
+    ) -> Result<Option<Vec<Block>>> {
+        if self.wave.is_empty() {
+            meanwhile();
+            return self.stopped.take().map_or(Ok(None), Err);
+        }
+        let wave = std::mem::take(&mut self.wave);
+        let TextStream { cutter, parser, stopped, .. } = self;
+        let parser = &*parser;
+        let wanted = BLOCKS_PER_THREAD * rayon::current_num_threads();
+        let parse = || {
+            wave.par_iter()
+                .map(|raw| match parser {
+                    Parser::Csv(layout) => csv::parse(raw, layout, known, skip_bad),
+                    Parser::Json(layout) => ndjson::parse(raw, layout, known, skip_bad),
+                })
+                .collect::<Vec<Result<Block>>>()
+        };
+        let ahead = || {
+            let mut ahead = Vec::with_capacity(wanted);
+            while ahead.len() < wanted && stopped.is_none() {
+                match cutter.next() {
+                    Ok(Some(raw)) => ahead.push(raw),
+                    Ok(None) => break,
+                    Err(e) => *stopped = Some(e),
+                }
+            }
+            meanwhile();
+            ahead
+        };
+        let (ahead, blocks) = rayon::join(ahead, parse);
+        self.wave = ahead;
+        for raw in wave {
+            self.cutter.recycle(raw.bytes);
+        }
+        blocks.into_iter().collect::<Result<Vec<_>>>().map(Some)
+    }
+}
+
+impl ParquetStream {
+    fn open(table: Table, columns: &Columns, weights: bool) -> Result<ParquetStream> {
+        let found = table.names();
+        let (user, item, weight) = find(table.path(), columns, weights, &found)?;
+        check_type(&table, user)?;
+        check_type(&table, item)?;
+        if let Some(weight) = weight
+            && !table.data_type(weight).is_numeric()
+        {
+            let kind = table.data_type(weight);
+            let what = format!("column {} holds {kind}: weights are numbers", found[weight]);
+            return Err(Error::data(table.path(), At::File, what));
+        }
+        let name = |i: usize| found[i].clone();
+        let names = [name(user), name(item), weight.map(name).unwrap_or_default()];
+        let rows = table.group_rows();
+        let wanted = Wanted { user, item, weight, names };
+        Ok(ParquetStream { table, wanted, rows, next: 0, taken: 0 })
+    }
+
+    fn next(
+        &mut self,
+        known: Known<'_>,
+        skip_bad: bool,
+        meanwhile: impl FnOnce() + Send,
+    ) -> Result<Option<Vec<Block>>> {
+        let most = BLOCKS_PER_THREAD * rayon::current_num_threads();
+        let start = self.next;
+        let mut rows = 0;
+        while self.next < self.rows.len()
+            && self.next - start < most
+            && (self.next == start || rows + self.rows[self.next] <= ROWS_PER_WAVE)
+        {
+            rows += self.rows[self.next];
+            self.taken += self.table.group_bytes(self.next);
+            self.next += 1;
+        }
+        if start == self.next {
+            meanwhile();
+            return Ok(None);
+        }
+        let (table, wanted) = (&self.table, &self.wanted);
+        let ((), blocks) = rayon::join(meanwhile, || {
+            (start..self.next)
+                .into_par_iter()
+                .map(|group| read_group(table, wanted, group, known, skip_bad))
+                .collect::<Vec<Result<Block>>>()
+        });
+        blocks.into_iter().collect::<Result<Vec<_>>>().map(Some)
+    }
+}
+
+fn read_group(
+    table: &Table,
+    wanted: &Wanted,
+    group: usize,
+    known: Known<'_>,
+    skip_bad: bool,
+) -> Result<Block> {
+    let mut block = Block::new(skip_bad, wanted.weight.is_some());
+    let mut columns = vec![wanted.user, wanted.item];
+    columns.extend(wanted.weight);
+    columns.sort_unstable();
+    let place = |column: usize| columns.iter().position(|c| *c == column).unwrap_or_default();
+    let (mut users, mut items) = (Numberer::default(), Numberer::default());
+    let (mut user_numbers, mut item_numbers) = (Vec::new(), Vec::new());
+    table.read_group(group, &columns, true, |first, batch: &RecordBatch| {
+        let user = batch.column(place(wanted.user));
+        let item = batch.column(place(wanted.item));
+        let weights = wanted.weight.map(|w| weights(batch.column(place(w))));
+        let mut faults: Vec<(usize, Fault)> = Vec::new();
+        good_rows(user, &wanted.names[0], &mut |row, fault| faults.push((row, fault)));
+        good_rows(item, &wanted.names[1], &mut |row, fault| faults.push((row, fault)));
+        for (row, weight) in weights.iter().flatten().enumerate() {
+            if !(weight.is_finite() && *weight > 0.0) {
+                faults.push((row, Fault::weight(&wanted.names[2], weight)));
+            }
+        }
+        block.rows += batch.num_rows() as u64;
+        let mut good = None;
+        if !faults.is_empty() {
+            let good = good.get_or_insert_with(|| vec![true; batch.num_rows()]);
+            faults.sort_by_key(|(row, _)| *row);
+            for (row, fault) in faults {
+                // A row with two faults is one bad row.
+                if std::mem::replace(&mut good[row], false)
+                    && !block.bad.note(At::Row(first + row as u64 + 1), fault)
+                {
+                    return Ok(false);
+                }
+            }
+        }
+        user_numbers.clear();
+        item_numbers.clear();
+        let good = good.as_deref();
+        users.number(user, good, known.users, &mut block.users, &mut user_numbers)?;
+        items.number(item, good, known.items, &mut block.items, &mut item_numbers)?;
+        block.push_all(&user_numbers, &item_numbers);
+        if let (Some(into), Some(weights)) = (&mut block.weights, weights) {
+            let rows = weights.into_iter().enumerate();
+            into.extend(rows.filter(|(i, _)| good.is_none_or(|g| g[*i])).map(|(_, w)| w));
+        }
+        Ok(true)
+    })?;
+    Ok(block)
+}
+
+/// Weights of any numeric type; a null is NaN, which is no weight.
+fn weights(column: &ArrayRef) -> Vec<f32> {
+    let value = |row: usize| match column.data_type() {
+        DataType::Float32 => column.as_primitive::<Float32Type>().value(row),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(row) as f32,
+        DataType::Int32 => column.as_primitive::<Int32Type>().value(row) as f32,
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(row) as f32,
+        _ => f32::NAN,
+    };
+    (0..column.len()).map(|row| if column.is_null(row) { f32::NAN } else { value(row) }).collect()
+}

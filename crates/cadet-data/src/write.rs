@@ -1,0 +1,497 @@
+//! How do tables get out? As Parquet, CSV or NDJSON, by the name's ending; a file appears under its
+//! name only when it is whole.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use cadet::{Error, IdRef, Result};
+use flate2::write::GzEncoder;
+use rayon::prelude::*;
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::source::{Format, Packing, from_ending, is_dash};
+use crate::write_parquet::ParquetOut;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Ids, which come out as they went in.
+    Id,
+    /// Numbers of 32 bits; NaN stands for "nothing".
+    F32,
+    /// Numbers of 64 bits; NaN stands for "nothing".
+    F64,
+    /// Counts.
+    U32,
+    /// Text.
+    Str,
+    /// Vectors.
+    F32List,
+}
+
+/// The values of one column, for some rows.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    /// For [`Kind::Id`].
+    Id(&'a [IdRef<'a>]),
+    /// For [`Kind::F32`].
+    F32(&'a [f32]),
+    /// For [`Kind::F64`].
+    F64(&'a [f64]),
+    /// For [`Kind::U32`].
+    U32(&'a [u32]),
+    /// For [`Kind::Str`].
+    Str(&'a [&'a str]),
+    /// For [`Kind::F32List`]: row after row, `width` numbers each.
+    F32List(&'a [f32], usize),
+}
+
+impl Values<'_> {
+    fn kind(&self) -> Kind {
+        match self {
+            Values::Id(_) => Kind::Id,
+            Values::F32(_) => Kind::F32,
+            Values::F64(_) => Kind::F64,
+            Values::U32(_) => Kind::U32,
+            Values::Str(_) => Kind::Str,
+            Values::F32List(..) => Kind::F32List,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Values::Id(values) => values.len(),
+            Values::F32(values) => values.len(),
+            Values::F64(values) => values.len(),
+            Values::U32(values) => values.len(),
+            Values::Str(values) => values.len(),
+            Values::F32List(values, width) => values.len() / (*width).max(1),
+        }
+    }
+}
+
+/// Writes a table, batch after batch. Dropped before [`finish`](Self::finish), it leaves nothing behind.
+pub struct TableWriter {
+    path: PathBuf,
+    columns: Vec<(String, Kind)>,
+    out: Out,
+    rows: u64,
+    /// Where the file lies until it is whole; `None` for pipes and devices.
+    temp: Option<TempPath>,
+}
+
+enum Out {
+    Text(Box<dyn TextOut>, Format),
+    Parquet(Box<ParquetOut>),
+}
+
+/// Text on its way out, perhaps through a compressor that wants to be told of the end.
+trait TextOut: Write + Send {
+    fn end(self: Box<Self>) -> io::Result<Option<File>>;
+}
+
+enum Sink {
+    File(File),
+    Stdout(io::Stdout),
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::File(file) => file.write(bytes),
+            Sink::Stdout(stdout) => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sink::File(file) => file.flush(),
+            Sink::Stdout(stdout) => stdout.flush(),
+        }
+    }
+}
+
+impl TextOut for BufWriter<Sink> {
+    fn end(self: Box<Self>) -> io::Result<Option<File>> {
+        let mut sink = self.into_inner().map_err(io::IntoInnerError::into_error)?;
+        sink.flush()?;
+        Ok(match sink {
+            Sink::File(file) => Some(file),
+            Sink::Stdout(_) => None,
+        })
+    }
+}
+
+impl TextOut for GzEncoder<BufWriter<Sink>> {
+    fn end(self: Box<Self>) -> io::Result<Option<File>> {
+        Box::new((*self).finish()?).end()
+    }
+}
+
+impl TextOut for zstd::Encoder<'static, BufWriter<Sink>> {
+    fn end(self: Box<Self>) -> io::Result<Option<File>> {
+        Box::new((*self).finish()?).end()
+    }
+}
+
+impl TableWriter {
+    /// Starts a table. The format follows from the ending (`.parquet`, `.csv`, `.tsv`, `.ndjson`, `.jsonl`,
+    /// the text ones also with `.gz` or `.zst`) unless it is given; `-` is standard output, CSV unless
+    /// another is given.
+    pub fn create(
+        path: &Path,
+        format: Option<Format>,
+        columns: &[(&str, Kind)],
+    ) -> Result<TableWriter> {
+        let ending = from_ending(path);
+        let (format, packing) = match (format, ending) {
+            (Some(format), ending) => (format, ending.map_or(Packing::Plain, |(_, p)| p)),
+            (None, Some(ending)) => ending,
+            (None, None) if is_dash(path) => (Format::Csv, Packing::Plain),
+            (None, None) => {
+                let why = format!(
+                    "{}: unknown ending, expected .parquet, .csv, .tsv, .ndjson or .jsonl",
+                    path.display()
+                );
+                return Err(Error::config("output", why));
+            }
+        };
+        if format == Format::Parquet && (packing != Packing::Plain || is_dash(path)) {
+            let why = "Parquet goes to a file that ends in .parquet, choose csv or ndjson here";
+            return Err(Error::config("output", why));
+        }
+        let columns: Vec<(String, Kind)> =
+            columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+        let (sink, temp) = open(path)?;
+        let out = match (format, sink) {
+            (Format::Parquet, Sink::File(file)) => {
+                Out::Parquet(Box::new(ParquetOut::new(path, file, &columns)))
+            }
+            (_, sink) => Out::Text(pack(path, packing, sink)?, format),
+        };
+        let mut writer = TableWriter { path: path.to_owned(), columns, out, rows: 0, temp };
+        writer.header()?;
+        Ok(writer)
+    }
+
+    fn header(&mut self) -> Result<()> {
+        let mut line = Vec::new();
+        if let Out::Text(_, format @ (Format::Csv | Format::Tsv)) = &self.out {
+            for (i, (name, _)) in self.columns.iter().enumerate() {
+                if i > 0 {
+                    line.push(delimiter(*format));
+                }
+                csv_text(name, *format, &mut line);
+            }
+            line.push(b'\n');
+        }
+        self.put(&line)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.out {
+            Out::Text(out, _) => out.write_all(bytes).map_err(|e| Error::io(&self.path, e)),
+            Out::Parquet(_) => Ok(()),
+        }
+    }
+
+    /// Adds some rows, one slice of values a column.
+    pub fn write(&mut self, values: &[Values<'_>]) -> Result<()> {
+        if values.len() != self.columns.len() {
+            let (expected, found) = (self.columns.len(), values.len());
+            return Err(Error::Shape { what: "columns to write", expected, found });
+        }
+        let rows = values.first().map_or(0, Values::len);
+        for (values, (name, kind)) in values.iter().zip(&self.columns) {
+            if values.len() != rows {
+                let found = values.len();
+                return Err(Error::Shape { what: "rows to write", expected: rows, found });
+            }
+            if values.kind() != *kind {
+                let why = format!("column {name} holds {kind:?}, not {:?}", values.kind());
+                return Err(Error::config("output", why));
+            }
+        }
+        self.rows += rows as u64;
+        match &mut self.out {
+            Out::Parquet(out) => {
+                if let Some(temp) = out.write(values)? {
+                    self.temp = Some(temp);
+                }
+                Ok(())
+            }
+            Out::Text(_, format) => {
+                const ROWS: usize = 4096;
+                let (format, columns) = (*format, &self.columns);
+                let parts: Vec<Vec<u8>> = (0..rows.div_ceil(ROWS))
+                    .into_par_iter()
+                    .map(|part| {
+                        let mut text = Vec::new();
+                        for row in part * ROWS..rows.min((part + 1) * ROWS) {
+                            match format {
+                                Format::Ndjson => json_row(columns, values, row, &mut text),
+                                _ => csv_row(values, row, format, &mut text),
+                            }
+                        }
+                        text
+                    })
+                    .collect();
+                parts.iter().try_for_each(|part| self.put(part))
+            }
+        }
+    }
+
+    /// How many rows were written.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Ends the table and gives the file its name.
+    pub fn finish(self) -> Result<()> {
+        let TableWriter { path, out, temp, .. } = self;
+        let file = match out {
+            Out::Text(out, _) => out.end().map_err(|e| Error::io(&path, e))?,
+            Out::Parquet(out) => Some(out.end()?),
+        };
+        let Some(temp) = temp else { return Ok(()) };
+        if let Some(file) = file {
+            file.sync_all().map_err(|e| Error::io(&path, e))?;
+        }
+        temp.persist(&path).map_err(|e| Error::io(&path, e.error))
+    }
+}
+
+/// A temporary file beside the target, so that the last step is a rename within one file system.
+pub(crate) fn temp_beside(path: &Path) -> Result<NamedTempFile> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".cadet-");
+    #[cfg(unix)]
+    {
+        // Like any new file, not readable by its owner alone.
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder).map_err(|e| Error::io(path, e))
+}
+
+fn open(path: &Path) -> Result<(Sink, Option<TempPath>)> {
+    if is_dash(path) {
+        return Ok((Sink::Stdout(io::stdout()), None));
+    }
+    match std::fs::metadata(path) {
+        // A pipe or a device has to be written as it is.
+        Ok(about) if !about.is_file() && !about.is_dir() => {
+            let file = File::options().write(true).open(path).map_err(|e| Error::io(path, e))?;
+            Ok((Sink::File(file), None))
+        }
+        Ok(about) if about.is_dir() => {
+            Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)))
+        }
+        _ => {
+            let (file, temp) = temp_beside(path)?.into_parts();
+            Ok((Sink::File(file), Some(temp)))
+        }
+    }
+}
+
+fn pack(path: &Path, packing: Packing, sink: Sink) -> Result<Box<dyn TextOut>> {
+    let buffered = BufWriter::with_capacity(1 << 18, sink);
+    Ok(match packing {
+        Packing::Plain => Box::new(buffered),
+        Packing::Gzip => Box::new(GzEncoder::new(buffered, flate2::Compression::default())),
+        Packing::Zstd => Box::new(
+            zstd::Encoder::new(buffered, zstd::DEFAULT_COMPRESSION_LEVEL)
+                .map_err(|e| Error::io(path, e))?,
+        ),
+    })
+}
+
+fn delimiter(format: Format) -> u8 {
+    if format == Format::Tsv { b'\t' } else { b',' }
+}
+
+fn csv_text(text: &str, format: Format, into: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    let special = |b: &u8| matches!(*b, b'"' | b'\n' | b'\r') || *b == delimiter(format);
+    // Quotes also keep the string "1.0" from being taken for a broken integer.
+    let quoted = bytes.is_empty()
+        || bytes.iter().any(special)
+        || bytes.starts_with("\u{feff}".as_bytes())
+        || crate::csv::is_whole_float(bytes);
+    if !quoted {
+        into.extend_from_slice(bytes);
+        return;
+    }
+    into.push(b'"');
+    for byte in bytes {
+        if *byte == b'"' {
+            into.push(b'"');
+        }
+        into.push(*byte);
+    }
+    into.push(b'"');
+}
+
+/// Rust prints the shortest digits that read back as the same number.
+fn number(value: impl std::fmt::Debug, into: &mut Vec<u8>) {
+    // Writing into memory cannot fail.
+    let _ = write!(into, "{value:?}");
+}
+
+fn csv_row(values: &[Values<'_>], row: usize, format: Format, into: &mut Vec<u8>) {
+    for (i, values) in values.iter().enumerate() {
+        if i > 0 {
+            into.push(delimiter(format));
+        }
+        match values {
+            Values::Id(ids) => match ids[row] {
+                IdRef::Int(value) => number(value, into),
+                IdRef::Str(text) => csv_text(text, format, into),
+            },
+            Values::F32(values) if values[row].is_nan() => {}
+            Values::F32(values) => number(values[row], into),
+            Values::F64(values) if values[row].is_nan() => {}
+            Values::F64(values) => number(values[row], into),
+            Values::U32(values) => number(values[row], into),
+            Values::Str(values) => csv_text(values[row], format, into),
+            Values::F32List(values, width) => {
+                let mut list = Vec::new();
+                json_list(&values[row * width..(row + 1) * width], &mut list);
+                csv_text(&String::from_utf8_lossy(&list), format, into);
+            }
+        }
+    }
+    into.push(b'\n');
+}
+
+fn json_list(values: &[f32], into: &mut Vec<u8>) {
+    into.push(b'[');
+    for (i, value) in values.iter().enumerate() {
+        if i > 0 {
+            into.push(b',');
+        }
+        json_number(*value, value.is_finite(), into);
+    }
+    into.push(b']');
+}
+
+fn json_number(value: impl std::fmt::Debug, finite: bool, into: &mut Vec<u8>) {
+    match finite {
+        true => number(value, into),
+        false => into.extend_from_slice(b"null"),
+    }
+}
+
+fn json_row(columns: &[(String, Kind)], values: &[Values<'_>], row: usize, into: &mut Vec<u8>) {
+    // Writing a string into memory cannot fail.
+    let text = |text: &str, into: &mut Vec<u8>| drop(serde_json::to_writer(into, text));
+    for (i, (values, (name, _))) in values.iter().zip(columns).enumerate() {
+        into.push(if i == 0 { b'{' } else { b',' });
+        text(name, into);
+        into.push(b':');
+        match values {
+            Values::Id(ids) => match ids[row] {
+                IdRef::Int(value) => number(value, into),
+                IdRef::Str(name) => text(name, into),
+            },
+            Values::F32(values) => json_number(values[row], values[row].is_finite(), into),
+            Values::F64(values) => json_number(values[row], values[row].is_finite(), into),
+            Values::U32(values) => number(values[row], into),
+            Values::Str(values) => text(values[row], into),
+            Values::F32List(values, width) => {
+                json_list(&values[row * width..(row + 1) * width], into);
+            }
+        }
+    }
+    into.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [(&str, Kind); 6] = [
+        ("user_id", Kind::Id),
+        ("score", Kind::F32),
+        ("p", Kind::F64),
+        ("seen", Kind::U32),
+        ("status", Kind::Str),
+        ("x", Kind::F32List),
+    ];
+
+    fn write(writer: &mut TableWriter) -> Result<()> {
+        writer.write(&[
+            Values::Id(&[IdRef::Int(7), IdRef::Str("a,\"b\"")]),
+            Values::F32(&[0.1, f32::NAN]),
+            Values::F64(&[1e-300, 2.0]),
+            Values::U32(&[3, 0]),
+            Values::Str(&["ok", ""]),
+            Values::F32List(&[1.0, 0.5, 2.0, 3.0], 2),
+        ])
+    }
+
+    fn written(name: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        let mut writer = TableWriter::create(&path, None, &COLUMNS).unwrap();
+        write(&mut writer).unwrap();
+        assert!(!path.exists());
+        writer.finish().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        std::fs::read_to_string(&path).unwrap()
+    }
+
+    #[test]
+    fn csv_and_ndjson() {
+        assert_eq!(
+            written("a.csv"),
+            "user_id,score,p,seen,status,x\n\
+             7,0.1,1e-300,3,ok,\"[1.0,0.5]\"\n\
+             \"a,\"\"b\"\"\",,2.0,0,\"\",\"[2.0,3.0]\"\n"
+        );
+        assert_eq!(
+            written("a.ndjson"),
+            "{\"user_id\":7,\"score\":0.1,\"p\":1e-300,\"seen\":3,\"status\":\"ok\",\"x\":[1.0,0.5]}\n\
+             {\"user_id\":\"a,\\\"b\\\"\",\"score\":null,\"p\":2.0,\"seen\":0,\"status\":\"\",\"x\":[2.0,3.0]}\n"
+        );
+    }
+
+    #[test]
+    fn what_is_not_finished_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.csv", "a.csv.gz", "a.ndjson.zst", "a.parquet"] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "old").unwrap();
+            let mut writer = TableWriter::create(&path, None, &COLUMNS).unwrap();
+            write(&mut writer).unwrap();
+            drop(writer);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+            std::fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_full_disk_and_a_missing_folder_are_told() {
+        let full = Path::new("/dev/full");
+        if full.exists() {
+            let mut writer = TableWriter::create(full, Some(Format::Csv), &COLUMNS).unwrap();
+            let failed = write(&mut writer).and_then(|()| writer.finish()).unwrap_err();
+            assert!(matches!(failed, Error::Io { .. }), "{failed}");
+            assert_eq!(failed.to_string(), "/dev/full: No space left on device (os error 28)");
+            let mut writer = TableWriter::create(full, Some(Format::Parquet), &COLUMNS).unwrap();
+            let failed = write(&mut writer).and_then(|()| writer.finish()).unwrap_err();
+            assert!(matches!(failed, Error::Io { .. }), "{failed}");
+        }
+        let nowhere = Path::new("/nowhere/at/all.csv");
+        let failed = TableWriter::create(nowhere, None, &COLUMNS).err().unwrap();
+        assert!(matches!(failed, Error::Io { .. }), "{failed}");
+        assert!(TableWriter::create(Path::new("a.txt"), None, &COLUMNS).is_err());
+        assert!(TableWriter::create(Path::new("-"), Some(Format::Parquet), &COLUMNS).is_err());
+    }
+}
