@@ -35,7 +35,7 @@ fn main() {
         let hidden = list("hidden", "32,32,16");
         let d = num("dropout", 0.0) as f32;
         let net = RatioConfig { dropout: vec![d; hidden.len()], hidden };
-        let config = TrainConfig { epochs: num("epochs", 40.0) as usize, batch: num("batch", 1024.0) as usize, learning_rate: num("lr", 1e-3) as f32, schedule: if get("sched", "cosine") == "cosine" { Schedule::Cosine } else { Schedule::Steps }, drops: vec![], update: if get("update", "joint") == "joint" { Update::Joint } else { Update::Alternate }, patience: num("patience", 10.0) as usize, select: Select::Loss, seed };
+        let config = TrainConfig { epochs: num("epochs", 40.0) as usize, batch: num("batch", 1024.0) as usize, learning_rate: num("lr", 1e-3) as f32, schedule: if get("sched", "cosine") == "cosine" { Schedule::Cosine } else { Schedule::Steps }, drops: vec![], update: if get("update", "joint") == "joint" { Update::Joint } else { Update::Alternate }, task_rate: num("trate", 1.0) as f32, patience: num("patience", 10.0) as usize, select: Select::Loss, seed };
         let e = num("e", 16.0) as usize;
         for init in get("init", "random,learned").split(',') {
             let t = std::time::Instant::now();
@@ -45,7 +45,7 @@ fn main() {
                 let s = Sampler::new(&train_e, seeds.clone(), Base::Exposures).unwrap();
                 let v = Validation::draw(&Sampler::new(&valid_e, seeds.clone(), Base::Exposures).unwrap(), 5000, seed);
                 let mut heads = Heads::init(&net, w, seeds.len(), seed).unwrap();
-                let h = train(heads.model_mut(), &s, &x, Some(&v), &TrainConfig { epochs: num("hepochs", 40.0) as usize, ..config.clone() }, None, &mut Unwatched).unwrap();
+                let h = train(heads.model_mut(), &s, &x, Some(&v), &TrainConfig { epochs: num("hepochs", 40.0) as usize, task_rate: 1.0, ..config.clone() }, None, &mut Unwatched).unwrap();
                 if args.iter().any(|a| a == "-v") { println!("  heads best {} of {} loss {:.4}", h.best, h.epochs.len(), h.epochs[h.best - 1].valid.unwrap().loss); }
                 learned::learned(&heads, &x, &train_e, e, num("lscale", 1.0) as f32).unwrap().0
             };

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use crate::estimator::{Change, Estimator, Tensor, take};
+use crate::estimator::{Estimator, Rates, Tensor, take};
 use crate::instances::Instances;
 use crate::kernels::{Adam, AdamConfig, Kernel, Mlp, Output, Pairs, Scratch, Shape};
 use crate::rng::{self, Purpose, Rng};
@@ -175,7 +175,7 @@ impl Contrastive {
 }
 
 impl Estimator for Contrastive {
-    fn step(&mut self, x: &Instances, batch: &Batch, rate: f32, change: Change) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         let count = batch.tasks.len();
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
@@ -212,12 +212,13 @@ impl Estimator for Contrastive {
         let loss = losses.iter().sum::<f64>() / count as f64;
 
         self.steps += 1;
-        let adam = Adam::at(self.adam, rate, self.steps);
-        if change != Change::Tasks {
-            self.update_net(adam, chunks);
+        let adam = |rate| Adam::at(self.adam, rate, self.steps);
+        let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
+        if rates.net > 0.0 {
+            self.update_net(for_net, chunks);
         }
-        if change != Change::Net {
-            self.update_tasks(adam, batch, stride);
+        if rates.tasks > 0.0 {
+            self.update_tasks(for_tasks, batch, stride);
         }
         loss
     }

@@ -4,15 +4,13 @@ use crate::instances::Instances;
 use crate::sampler::Batch;
 use crate::{Error, Result};
 
-/// What a step may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// The net and the tasks' rows.
-    Both,
-    /// The net alone.
-    Net,
-    /// The tasks' rows alone.
-    Tasks,
+/// How far a step goes; what has rate 0 is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// For the net, `θ`.
+    pub net: f32,
+    /// For the rows of the tasks, `e`.
+    pub tasks: f32,
 }
 
 /// A named block of numbers: how models are saved and restored.
@@ -50,7 +48,7 @@ pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Ve
 /// A model that can be trained by [`crate::trainer`].
 pub trait Estimator {
     /// One update on a batch; returns the mean loss before it.
-    fn step(&mut self, x: &Instances, batch: &Batch, rate: f32, change: Change) -> f64;
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64;
 
     /// The estimate of `log q_t/p` for (task, instance) pairs; quickest where equal tasks stand together.
     fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]);

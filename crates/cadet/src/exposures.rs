@@ -175,6 +175,33 @@ impl Exposures {
         self.weights.as_deref()
     }
 
+    /// The same exposures the other way round: a row for each instance, holding tasks.
+    pub fn transposed(&self) -> Self {
+        let mut offsets = vec![0u64; self.instance_count + 1];
+        self.instances.iter().for_each(|i| offsets[*i as usize + 1] += 1);
+        for i in 0..self.instance_count {
+            offsets[i + 1] += offsets[i];
+        }
+        let mut next = offsets.clone();
+        let mut tasks = vec![0u32; self.len()];
+        let mut counts = self.counts.as_ref().map(|c| vec![0; c.len()]);
+        let mut weights = self.weights.as_ref().map(|w| vec![0.0; w.len()]);
+        for (task, audience) in self.audiences() {
+            for (i, instance) in audience.instances.iter().enumerate() {
+                let place = &mut next[*instance as usize];
+                tasks[*place as usize] = task.0;
+                if let Some(counts) = &mut counts {
+                    counts[*place as usize] = audience.count(i);
+                }
+                if let Some(weights) = &mut weights {
+                    weights[*place as usize] = audience.weight(i);
+                }
+                *place += 1;
+            }
+        }
+        Self { instance_count: self.task_count(), offsets, instances: tasks, counts, weights }
+    }
+
     /// Keeps the exposures for which `keep(task, instance)` holds; tasks and instances keep their numbers.
     pub fn filter(&self, keep: impl Fn(TaskId, InstanceId) -> bool) -> Self {
         let mut offsets = Vec::with_capacity(self.offsets.len());
@@ -400,6 +427,7 @@ mod tests {
             for ((task, instance), count) in &truth {
                 prop_assert_eq!(exposures.audience(TaskId(*task)).times_seen(*instance), *count);
             }
+            prop_assert_eq!(&exposures.transposed().transposed(), &exposures);
             let even = exposures.filter(|_, i| i.0 % 2 == 0);
             prop_assert_eq!(even.len(), truth.keys().filter(|k| k.1 % 2 == 0).count());
         }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exposures::{Exposures, InstanceId, TaskId};
-use crate::ids::IdRef;
+use crate::ids::{IdRef, Names};
 use crate::rng::{self, Purpose};
 use crate::{Error, Result};
 
@@ -74,6 +74,42 @@ fn name_hash(name: IdRef<'_>) -> u64 {
     }
 }
 
+/// Exposures sorted by what they are used for.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// The part of every instance.
+    pub of: Vec<Part>,
+    /// Trained on.
+    pub train: Exposures,
+    /// Measured on to choose the best epoch, and to calibrate.
+    pub valid: Exposures,
+    /// Measured on at the end.
+    pub test: Exposures,
+    /// What features may be learned from: all exposures of training instances, and those that held-out
+    /// instances show. `None` where features are given: then held-out instances are measured on all theirs.
+    pub shown: Option<Exposures>,
+}
+
+impl Parts {
+    /// Splits a log. With `hide`, held-out instances show half of their exposures and are measured on the rest:
+    /// otherwise features learned from the exposures would give the answer away.
+    pub fn split(exposures: &Exposures, users: &Names, items: &Names, rule: &SplitRule, hide: bool) -> Self {
+        let of: Vec<Part> = (0..users.len() as u32).map(|u| rule.part(users.get(u))).collect();
+        let shown = |t: TaskId, u: InstanceId| hide && rule.is_shown(users.get(u.0), items.get(t.0));
+        let part = |want: Part| {
+            exposures.filter(|t, u| of[u.0 as usize] == want && (want == Part::Train || !shown(t, u)))
+        };
+        let (train, valid, test) = (part(Part::Train), part(Part::Valid), part(Part::Test));
+        let shown = hide.then(|| exposures.filter(|t, u| of[u.0 as usize] == Part::Train || shown(t, u)));
+        Self { train, valid, test, shown, of }
+    }
+
+    /// The instances of one part.
+    pub fn members(&self, part: Part) -> Vec<u32> {
+        (0..).zip(&self.of).filter(|(_, p)| **p == part).map(|(i, _)| i).collect()
+    }
+}
+
 /// Keeps the exposures of the tasks that have at least `least` different instances.
 pub fn tasks_with_at_least(exposures: &Exposures, least: usize) -> Exposures {
     if least <= 1 {
@@ -105,6 +141,29 @@ mod tests {
         assert!((4_800..5_200).contains(&shown));
         let other = SplitRule { seed: 8, ..rule };
         assert!((0..1000i64).any(|i| other.part(IdRef::Int(i)) != rule.part(IdRef::Int(i))));
+    }
+
+    #[test]
+    fn no_exposure_is_lost_and_none_is_both_shown_and_measured() {
+        let mut builder = crate::ExposuresBuilder::new();
+        for n in 0..4_000u32 {
+            builder.push(n % 37, n % 211);
+        }
+        let all = builder.build(37, 211).unwrap();
+        let (users, items) = (Names::Int((0..211).collect()), Names::Int((0..37).collect()));
+        let rule = SplitRule::new(0.2, 0.2, 3).unwrap();
+        let parts = Parts::split(&all, &users, &items, &rule, true);
+        let shown = parts.shown.as_ref().unwrap();
+        assert_eq!(shown.len() + parts.valid.len() + parts.test.len(), all.len());
+        for (task, audience) in parts.test.audiences() {
+            for user in audience.instances {
+                assert_eq!(parts.of[*user as usize], Part::Test);
+                assert_eq!(shown.audience(task).times_seen(*user), 0);
+            }
+        }
+        let open = Parts::split(&all, &users, &items, &rule, false);
+        assert_eq!(open.train.len() + open.valid.len() + open.test.len(), all.len());
+        assert_eq!(parts.members(Part::Train).len() + parts.members(Part::Valid).len() + parts.members(Part::Test).len(), 211);
     }
 
     #[test]

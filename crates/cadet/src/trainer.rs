@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::estimator::{Change, Estimator, Tensor};
+use crate::estimator::{Estimator, Rates, Tensor};
 use crate::instances::Instances;
 use crate::metrics;
 use crate::rng::{Purpose, Rng};
@@ -51,7 +51,9 @@ pub struct TrainConfig {
     pub batch: usize,
     /// Adam's step size at the start.
     pub learning_rate: f32,
-    /// How it falls.
+    /// The tasks' step size relative to the net's; 0 leaves the embeddings where they started.
+    pub task_rate: f32,
+    /// How the learning rate falls.
     pub schedule: Schedule,
     /// Where it falls, with [`Schedule::Steps`].
     pub drops: Vec<usize>,
@@ -72,6 +74,7 @@ impl TrainConfig {
             epochs: 120,
             batch: 1024,
             learning_rate: 1e-4,
+            task_rate: 1.0,
             schedule: Schedule::Steps,
             drops: vec![80, 100],
             update: Update::Joint,
@@ -90,6 +93,9 @@ impl TrainConfig {
         }
         if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
             return Err(Error::config("learning_rate", format!("must be above 0, found {}", self.learning_rate)));
+        }
+        if !(self.task_rate.is_finite() && self.task_rate >= 0.0) {
+            return Err(Error::config("task_rate", format!("must be at least 0, found {}", self.task_rate)));
         }
         Ok(())
     }
@@ -270,12 +276,13 @@ pub fn train<E: Estimator + Send + Sync>(
         fill(epoch, 0, &mut batch);
         for b in 0..batches {
             let rate = config.rate(epoch, b as f64 / batches as f64);
-            let change = match config.update {
-                Update::Joint => Change::Both,
-                Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Change::Net,
-                Update::Alternate => Change::Tasks,
+            let both = Rates { net: rate, tasks: rate * config.task_rate };
+            let rates = match config.update {
+                Update::Joint => both,
+                Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Rates { tasks: 0.0, ..both },
+                Update::Alternate => Rates { net: 0.0, ..both },
             };
-            let mut step = || model.step(x, &batch, rate, change);
+            let mut step = || model.step(x, &batch, rates);
             let mut prepare = || if b + 1 < batches { fill(epoch, b + 1, &mut next) };
             let loss = if alone {
                 let loss = step();

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exposures::{Exposures, TaskId};
+use crate::groups::groups;
 use crate::heads::Heads;
 use crate::instances::Instances;
 use crate::linalg::{eigen_symmetric, map_eigenvalues, times};
@@ -21,7 +22,7 @@ use crate::{Error, Result};
 pub enum SeedChoice {
     /// At random (the paper).
     Random,
-    /// Spread out: each next one is farthest from those chosen, by the mean features of their audiences.
+    /// Spread out: the largest of each group of tasks whose audiences have similar features.
     Spread,
 }
 
@@ -39,25 +40,21 @@ pub fn choose_seeds(
     }
     let mut rng = Rng::at(seed, Purpose::SeedTasks, [0, 0]);
     rng.shuffle(&mut tasks);
-    let chosen = match choice {
-        SeedChoice::Random => tasks.into_iter().take(count).collect(),
+    match choice {
+        SeedChoice::Random => Ok(tasks.into_iter().take(count).collect()),
         SeedChoice::Spread => spread_out(&tasks, count, exposures, x),
-    };
-    Ok(chosen)
+    }
 }
 
 /// Members of an audience that its sketch is made of, and exposures that pull it to the middle.
 const SKETCH_MEMBERS: usize = 256;
 const SKETCH_PRIOR: f32 = 20.0;
-/// Candidates looked at; more than enough to spread a few hundred seeds over.
-const CANDIDATES: usize = 20_000;
 
-/// Greedy k-centre: start with the largest audience, then always take the task farthest from all chosen.
+/// Groups the tasks by the mean of their members' features and takes the largest of each group.
 ///
-/// A task's place is the mean of its members' features, pulled towards the middle where members are few,
-/// so that small tasks are not far out by chance.
-fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instances) -> Vec<TaskId> {
-    let tasks = &tasks[..tasks.len().min(CANDIDATES)];
+/// Large audiences train their heads best. A sketch is pulled towards the middle where members are few, so
+/// that small tasks are not far out by chance.
+fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instances) -> Result<Vec<TaskId>> {
     let width = x.width();
     let mut sketches = vec![0.0f32; tasks.len() * width];
     for (task, sketch) in tasks.iter().zip(sketches.chunks_exact_mut(width)) {
@@ -68,21 +65,16 @@ fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instanc
             sketch.iter_mut().zip(x.row(*member)).for_each(|(s, v)| *s += v / (taken + SKETCH_PRIOR));
         }
     }
-    let place = |i: usize| &sketches[i * width..][..width];
-    let distance = |a: usize, b: usize| place(a).iter().zip(place(b)).map(|(a, b)| (a - b).powi(2)).sum::<f32>();
-    let size = |i: usize| exposures.audience(tasks[i]).instances.len();
-    let mut next = (0..tasks.len()).max_by_key(|i| size(*i)).unwrap_or(0);
-    let mut nearest = vec![f32::INFINITY; tasks.len()];
-    let mut chosen = Vec::new();
-    while chosen.len() < count.min(tasks.len()) {
-        chosen.push(tasks[next]);
-        nearest[next] = f32::NEG_INFINITY;
-        for (i, near) in nearest.iter_mut().enumerate() {
-            *near = near.min(distance(i, next));
+    let homes = groups(&TaskEmbeddings::new(width, sketches)?, count, 0);
+    let size = |task: TaskId| exposures.audience(task).instances.len();
+    let mut largest: Vec<Option<TaskId>> = vec![None; count.min(tasks.len())];
+    for (task, home) in tasks.iter().zip(homes) {
+        let best = &mut largest[home as usize];
+        if best.is_none_or(|b| size(*task) > size(b)) {
+            *best = Some(*task);
         }
-        next = (0..tasks.len()).max_by(|a, b| nearest[*a].total_cmp(&nearest[*b])).unwrap_or(0);
     }
-    chosen
+    Ok(largest.into_iter().flatten().collect())
 }
 
 /// The map from mean trunk rows `h̄` to embeddings: `e = scale · axes · (h̄ - mean)`.

@@ -1,0 +1,71 @@
+//! What is known about the users where nobody says? Feature rows learned from the exposures alone.
+//!
+//! Each way to learn them is one file here. [`Standard`] brings any features to the same scale.
+
+pub mod factors;
+
+pub use factors::Factors;
+
+use crate::instances::Instances;
+use crate::{Error, Result};
+
+/// Shifts and scales every feature to mean 0 and spread 1 over the instances trained on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standard {
+    /// Subtracted.
+    pub mean: Vec<f32>,
+    /// Multiplied with; 0 for a feature that never varies.
+    pub scale: Vec<f32>,
+}
+
+impl Standard {
+    /// Measures the rows of these instances.
+    pub fn fit(x: &Instances, rows: impl Iterator<Item = u32> + Clone) -> Self {
+        let width = x.width();
+        let count = rows.clone().count().max(1) as f64;
+        let mut mean = vec![0.0f64; width];
+        for row in rows.clone() {
+            mean.iter_mut().zip(x.row(row)).for_each(|(m, v)| *m += f64::from(*v) / count);
+        }
+        let mut square = vec![0.0f64; width];
+        for row in rows {
+            let both = square.iter_mut().zip(x.row(row)).zip(&mean);
+            both.for_each(|((s, v), m)| *s += (f64::from(*v) - m).powi(2) / count);
+        }
+        let scale = |(s, m): (&f64, &f64)| {
+            let sd = s.sqrt();
+            // A spread that is nothing but rounding must not be blown up.
+            if sd > 1e-6 * m.abs().max(1e-30) { (1.0 / sd) as f32 } else { 0.0 }
+        };
+        let scale = square.iter().zip(&mean).map(scale).collect();
+        Self { mean: mean.iter().map(|m| *m as f32).collect(), scale }
+    }
+
+    /// Changes the rows in place.
+    pub fn apply(&self, x: &mut Instances) -> Result<()> {
+        if x.width() != self.mean.len() {
+            return Err(Error::Shape { what: "features per user", expected: self.mean.len(), found: x.width() });
+        }
+        let width = x.width();
+        for row in x.values_mut().chunks_exact_mut(width) {
+            for ((v, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
+                *v = (*v - mean) * scale;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_rows_have_mean_0_and_spread_1_and_constants_vanish() {
+        let mut x = Instances::new(2, vec![1.0, 7.0, 3.0, 7.0, 100.0, 7.0]).unwrap();
+        let standard = Standard::fit(&x, [0, 1].into_iter());
+        standard.apply(&mut x).unwrap();
+        assert_eq!(x.values(), [-1.0, 0.0, 1.0, 0.0, 98.0, 0.0]);
+        assert!(standard.apply(&mut Instances::new(3, vec![0.0; 3]).unwrap()).is_err());
+    }
+}

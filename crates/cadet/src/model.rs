@@ -1,0 +1,122 @@
+//! What a trained model is: the net, the embeddings, and all that scoring needs beside them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::calibrate::Calibrator;
+use crate::evaluate::Evaluation;
+use crate::exposures::{Exposures, TaskId};
+use crate::features::{Factors, Standard};
+use crate::heads::Heads;
+use crate::ids::Ids;
+use crate::init::learned::Projection;
+use crate::instances::Instances;
+use crate::ratio::Ratio;
+use crate::settings::Settings;
+use crate::trainer::History;
+
+/// A trained model.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Where it came from and how good it is.
+    pub manifest: Manifest,
+    /// The users it was trained with.
+    pub users: Ids,
+    /// The items it knows.
+    pub items: Ids,
+    /// Whether each item was trained: it had enough exposures, and some of them to train on.
+    pub trained: Vec<bool>,
+    /// Everything that was seen, for exact counts.
+    pub exposures: Exposures,
+    /// The users' features, ready for the net.
+    pub features: Instances,
+    /// What brings raw features there.
+    pub standard: Standard,
+    /// Item vectors that features are folded in with, where they were learned.
+    pub factors: Option<Factors>,
+    /// The ratio estimator.
+    pub ratio: Ratio,
+    /// The pre-embedding model, where embeddings were learned.
+    pub pre: Option<PreEmbedding>,
+    /// A sample of the population, ready for the net.
+    pub reference: Instances,
+    /// Turns quantiles into p-values.
+    pub calibrator: Calibrator,
+}
+
+/// The pre-embedding model and how its responses became embeddings.
+#[derive(Debug, Clone)]
+pub struct PreEmbedding {
+    /// One head per seed task.
+    pub heads: Heads,
+    /// The seed tasks.
+    pub seeds: Vec<TaskId>,
+    /// The map to the embeddings' width.
+    pub projection: Projection,
+}
+
+/// What `manifest.json` says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `cadet-model`.
+    pub format: String,
+    /// Of the folder's layout.
+    pub version: u32,
+    /// The program that made it.
+    pub cadet: String,
+    /// The instructions the kernels used.
+    pub kernel: String,
+    /// How it was trained.
+    pub settings: Settings,
+    /// What it was trained on.
+    pub data: DataInfo,
+    /// What training cost.
+    pub train: TrainInfo,
+    /// Training, epoch by epoch.
+    pub history: History,
+    /// Training of the pre-embedding model.
+    pub seed_history: Option<History>,
+    /// What it reaches on users that were never trained on; `None` without test users.
+    pub metrics: Option<Evaluation>,
+}
+
+/// What a model was trained on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataInfo {
+    /// Files read, as they were named.
+    pub sources: Vec<String>,
+    /// SHA-256 over ids, exposures and features.
+    pub sha256: String,
+    /// Different users.
+    pub users: usize,
+    /// Different items.
+    pub items: usize,
+    /// Different (item, user) pairs.
+    pub exposures: usize,
+    /// Events, repeats counted.
+    pub events: u64,
+    /// Features per user.
+    pub features: usize,
+    /// Their names, where they have names.
+    pub feature_names: Vec<String>,
+    /// Whether features were learned from the exposures.
+    pub learned_features: bool,
+}
+
+/// What training cost.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TrainInfo {
+    /// Positives per second in the training loop alone.
+    pub positives_per_second: f64,
+    /// The whole run, reading included.
+    pub wall_seconds: f64,
+    /// Of all threads.
+    pub cpu_seconds: f64,
+    /// The most memory held at once.
+    pub peak_rss_bytes: u64,
+    /// Epochs run.
+    pub epochs: usize,
+    /// Training loss of the epoch that was kept.
+    pub loss: f64,
+    /// Threads used.
+    pub threads: usize,
+}

@@ -1,0 +1,193 @@
+//! Everything that can be set about training, in one flat list: the keys of `cadet.toml`, the flags of
+//! `cadet train`, and what the manifest of a model records.
+
+use serde::{Deserialize, Serialize};
+
+use crate::init::learned::SeedChoice;
+use crate::ratio::RatioConfig;
+use crate::sampler::Base;
+use crate::split::SplitRule;
+use crate::trainer::{Schedule, Select, TrainConfig, Update};
+use crate::{Error, Result};
+
+/// Where the tasks' embeddings start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Init {
+    /// Normal numbers.
+    Random,
+    /// The responses of a pre-embedding model.
+    Learned,
+}
+
+/// The settings of a run. [`Settings::default`] is what worked best on worlds with a known truth;
+/// [`Settings::paper`] is the paper's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Seeds everything random.
+    pub seed: u64,
+    /// Share of the users kept for validation.
+    pub valid: f64,
+    /// Share of the users kept for testing.
+    pub test: f64,
+    /// Items with fewer different users are left out.
+    pub min_exposures: usize,
+    /// The base distribution p(x).
+    pub base: Base,
+    /// Features per user, where they are learned from the exposures.
+    pub factors: usize,
+    /// Whether features are brought to mean 0 and spread 1.
+    pub standardise: bool,
+    /// Numbers per task embedding.
+    pub embedding: usize,
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// Share of units dropped after each hidden layer; one number serves all layers.
+    pub dropout: Vec<f32>,
+    /// Where the embeddings start.
+    pub init: Init,
+    /// Spread of the embeddings at the start.
+    pub init_scale: f32,
+    /// Seed tasks of the pre-embedding model, M0.
+    pub seed_tasks: usize,
+    /// How they are chosen.
+    pub seed_choice: SeedChoice,
+    /// At most this many passes over the seed tasks' exposures.
+    pub seed_epochs: usize,
+    /// At most this many passes over the exposures.
+    pub epochs: usize,
+    /// Positives per step.
+    pub batch: usize,
+    /// Adam's step size at the start.
+    pub learning_rate: f32,
+    /// The embeddings' step size relative to the net's; 0 leaves them where they started.
+    pub task_rate: f32,
+    /// How the learning rate falls.
+    pub schedule: Schedule,
+    /// Epochs at which it falls to a tenth, with `schedule = "steps"`.
+    pub drops: Vec<usize>,
+    /// Whether net and embeddings move together.
+    pub update: Update,
+    /// Stop after this many epochs without a better one; 0 = never.
+    pub patience: usize,
+    /// What makes an epoch the best.
+    pub select: Select,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            valid: 0.1,
+            test: 0.1,
+            min_exposures: 1,
+            base: Base::Exposures,
+            factors: 32,
+            standardise: true,
+            embedding: 16,
+            hidden: vec![64, 64, 32],
+            dropout: vec![0.0],
+            init: Init::Learned,
+            init_scale: 0.3,
+            seed_tasks: 64,
+            seed_choice: SeedChoice::Spread,
+            seed_epochs: 40,
+            epochs: 40,
+            batch: 1024,
+            learning_rate: 1e-3,
+            task_rate: 1.0,
+            schedule: Schedule::Cosine,
+            drops: vec![],
+            update: Update::Joint,
+            patience: 8,
+            select: Select::Loss,
+        }
+    }
+}
+
+impl Settings {
+    /// The appendix's settings for MovieLens.
+    pub fn paper() -> Self {
+        let (net, train) = (RatioConfig::paper(), TrainConfig::paper());
+        Self {
+            factors: 100,
+            hidden: net.hidden,
+            dropout: net.dropout,
+            init_scale: 1.0,
+            seed_tasks: 100,
+            seed_choice: SeedChoice::Random,
+            seed_epochs: train.epochs,
+            epochs: train.epochs,
+            batch: train.batch,
+            learning_rate: train.learning_rate,
+            task_rate: train.task_rate,
+            schedule: train.schedule,
+            drops: train.drops,
+            update: train.update,
+            patience: train.patience,
+            select: train.select,
+            ..Self::default()
+        }
+    }
+
+    /// Checks every setting that the parts do not check themselves.
+    pub fn check(&self) -> Result<()> {
+        self.split()?;
+        let within = |field, value: usize, most: usize| match value {
+            0 => Err(Error::config(field, "must be at least 1")),
+            v if v > most => Err(Error::config(field, format!("must be at most {most}, found {v}"))),
+            _ => Ok(()),
+        };
+        within("embedding", self.embedding, 4096)?;
+        within("factors", self.factors, 4096)?;
+        within("seed_tasks", self.seed_tasks, 65_536)?;
+        within("seed_epochs", self.seed_epochs, usize::MAX)?;
+        within("epochs", self.epochs, usize::MAX)?;
+        if self.hidden.is_empty() || self.hidden.len() > 16 {
+            return Err(Error::config("hidden", "give 1 to 16 widths, such as 64,64,32"));
+        }
+        self.hidden.iter().try_for_each(|width| within("hidden", *width, 8192))?;
+        if self.dropout.len() != 1 && self.dropout.len() != self.hidden.len() {
+            let why = format!("give one share, or one for each of the {} hidden layers", self.hidden.len());
+            return Err(Error::config("dropout", why));
+        }
+        if let Some(share) = self.dropout.iter().find(|share| !(0.0..1.0).contains(*share)) {
+            return Err(Error::config("dropout", format!("a share must be in [0, 1), found {share}")));
+        }
+        if !(self.init_scale.is_finite() && self.init_scale > 0.0) {
+            return Err(Error::config("init_scale", format!("must be above 0, found {}", self.init_scale)));
+        }
+        Ok(())
+    }
+
+    /// The rule that splits users.
+    pub fn split(&self) -> Result<SplitRule> {
+        SplitRule::new(self.valid, self.test, self.seed)
+    }
+
+    /// The net.
+    pub fn net(&self) -> RatioConfig {
+        let dropout = match self.dropout[..] {
+            [share] => vec![share; self.hidden.len()],
+            _ => self.dropout.clone(),
+        };
+        RatioConfig { hidden: self.hidden.clone(), dropout }
+    }
+
+    /// How to train it.
+    pub fn training(&self) -> TrainConfig {
+        TrainConfig {
+            epochs: self.epochs,
+            batch: self.batch,
+            learning_rate: self.learning_rate,
+            task_rate: self.task_rate,
+            schedule: self.schedule,
+            drops: self.drops.clone(),
+            update: self.update,
+            patience: self.patience,
+            select: self.select,
+            seed: self.seed,
+        }
+    }
+}

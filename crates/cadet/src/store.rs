@@ -1,0 +1,563 @@
+//! The model folder: what is in it, how it is written so that no half of it ever replaces a good one, and how
+//! it is read so that a damaged or foreign one is refused.
+//!
+//! ```text
+//! MODEL/manifest.json           settings, data, history, metrics
+//!       weights.safetensors     net, embeddings, pre-embedding model, calibration
+//!       users.safetensors       ids and features of the users
+//!       items.safetensors       ids of the items
+//!       exposures.safetensors   who was shown what
+//!       SHA256SUMS              `sha256sum -c SHA256SUMS` checks the folder
+//! ```
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use bytemuck::Pod;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
+
+use crate::calibrate::{Calibrator, Rows};
+use crate::estimator::{Estimator, Tensor};
+use crate::exposures::{Exposures, TaskId};
+use crate::features::{Factors, Standard};
+use crate::heads::Heads;
+use crate::ids::{Ids, Names};
+use crate::init::learned::Projection;
+use crate::instances::Instances;
+use crate::model::{Manifest, Model, PreEmbedding};
+use crate::pipeline::Log;
+use crate::tasks::TaskEmbeddings;
+use crate::trainer::{History, Progress};
+use crate::{Error, Result};
+
+#[cfg(target_endian = "big")]
+compile_error!("model folders are little-endian, and this code reads them without swapping bytes");
+
+/// What a manifest calls its format.
+pub const FORMAT: &str = "cadet-model";
+/// The version of the folder's layout.
+pub const VERSION: u32 = 1;
+
+const MANIFEST: &str = "manifest.json";
+const SUMS: &str = "SHA256SUMS";
+const WEIGHTS: &str = "weights.safetensors";
+const USERS: &str = "users.safetensors";
+const ITEMS: &str = "items.safetensors";
+const EXPOSURES: &str = "exposures.safetensors";
+const FILES: [&str; 5] = [MANIFEST, WEIGHTS, USERS, ITEMS, EXPOSURES];
+
+/// Writes a model folder, beside its place first, then moved there in one go.
+pub fn save(model: &Model, folder: &Path) -> Result<()> {
+    if folder.exists() && !is_replaceable(folder) {
+        let what = "is there already and is not a model folder: choose another --out";
+        return Err(Error::store(folder, what));
+    }
+    let partial = beside(folder, "partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
+    }
+    let written = write_all(model, &partial).and_then(|()| swap_in(&partial, folder));
+    if written.is_err() {
+        // The first error is the one to report; what is left of the attempt goes either way.
+        let _ = fs::remove_dir_all(&partial);
+    }
+    written
+}
+
+/// A model folder, or an empty one.
+fn is_replaceable(folder: &Path) -> bool {
+    folder.join(MANIFEST).exists() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Checks, before any work is done, that a model could be written there.
+pub fn check_writable(folder: &Path) -> Result<()> {
+    if folder.exists() && !is_replaceable(folder) {
+        let what = "is there already and is not a model folder: choose another --out";
+        return Err(Error::store(folder, what));
+    }
+    let probe = beside(folder, "partial");
+    fs::create_dir_all(&probe).map_err(|e| Error::io(&probe, e))?;
+    fs::remove_dir(&probe).map_err(|e| Error::io(&probe, e))
+}
+
+/// `MODEL` → `MODEL.suffix`, in the same folder and so on the same disk.
+fn beside(folder: &Path, suffix: &str) -> PathBuf {
+    let mut name = folder.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(suffix);
+    folder.with_file_name(name)
+}
+
+fn swap_in(partial: &Path, folder: &Path) -> Result<()> {
+    let old = beside(folder, "old");
+    let rename = |from: &Path, to: &Path| fs::rename(from, to).map_err(|e| Error::io(to, e));
+    if !folder.exists() {
+        return rename(partial, folder);
+    }
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))?;
+    }
+    rename(folder, &old)?;
+    if let Err(error) = rename(partial, folder) {
+        rename(&old, folder)?;
+        return Err(error);
+    }
+    fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))
+}
+
+fn write_all(model: &Model, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+    let manifest = serde_json::to_string_pretty(&model.manifest).map_err(|e| Error::store(folder, e.to_string()))?;
+    write_file(&folder.join(MANIFEST), manifest.as_bytes())?;
+
+    let mut weights = Pack::default();
+    weights.tensors("ratio.", model.ratio.0.parameters());
+    weights.floats("standard.mean", &[model.standard.mean.len()], &model.standard.mean);
+    weights.floats("standard.scale", &[model.standard.scale.len()], &model.standard.scale);
+    if let Some(factors) = &model.factors {
+        let rows = factors.items().len() / factors.width();
+        weights.floats("factors", &[rows, factors.width()], factors.items());
+    }
+    if let Some(pre) = &model.pre {
+        weights.tensors("heads.", pre.heads.0.parameters());
+        weights.floats("projection.mean", &[pre.projection.mean.len()], &pre.projection.mean);
+        let rows = pre.projection.axes.len() / pre.projection.mean.len();
+        weights.floats("projection.axes", &[rows, pre.projection.mean.len()], &pre.projection.axes);
+        let seeds: Vec<u32> = pre.seeds.iter().map(|t| t.0).collect();
+        weights.add("heads.seeds", Dtype::U32, &[seeds.len()], &seeds);
+    }
+    let reference = &model.reference;
+    weights.floats("reference", &[reference.len(), reference.width()], reference.values());
+    weights.rows("calibration.own", &model.calibrator.own);
+    weights.rows("calibration.pooled", &model.calibrator.pooled);
+    weights.add("calibration.group", Dtype::U32, &[model.calibrator.group.len()], &model.calibrator.group);
+    weights.write(&folder.join(WEIGHTS), None)?;
+
+    let mut users = Pack::default();
+    users.names(model.users.names());
+    users.floats("features", &[model.features.len(), model.features.width()], model.features.values());
+    users.write(&folder.join(USERS), None)?;
+
+    let mut items = Pack::default();
+    items.names(model.items.names());
+    let trained: Vec<u8> = model.trained.iter().map(|t| u8::from(*t)).collect();
+    items.add("trained", Dtype::U8, &[trained.len()], &trained);
+    items.write(&folder.join(ITEMS), None)?;
+
+    let mut exposures = Pack::default();
+    let (offsets, instances) = (model.exposures.offsets(), model.exposures.instances());
+    exposures.add("offsets", Dtype::U64, &[offsets.len()], offsets);
+    exposures.add("instances", Dtype::U32, &[instances.len()], instances);
+    if let Some(counts) = model.exposures.counts() {
+        exposures.add("counts", Dtype::U32, &[counts.len()], counts);
+    }
+    if let Some(weights) = model.exposures.weights() {
+        exposures.floats("weights", &[weights.len()], weights);
+    }
+    exposures.write(&folder.join(EXPOSURES), None)?;
+
+    let mut sums = String::new();
+    for name in FILES {
+        let path = folder.join(name);
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        sums.push_str(&format!("{}  {name}\n", hex(&Sha256::digest(&bytes))));
+    }
+    write_file(&folder.join(SUMS), sums.as_bytes())
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = fs::File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|e| Error::io(path, e))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// SHA-256 over everything a model is trained on.
+pub fn fingerprint(log: &Log) -> String {
+    let mut hash = Sha256::new();
+    for names in [log.users.names(), log.items.names()] {
+        match names {
+            Names::Int(values) => hash.update(bytemuck::cast_slice::<i64, u8>(values)),
+            Names::Str { text, ends } => {
+                hash.update(text.as_bytes());
+                hash.update(bytemuck::cast_slice::<u64, u8>(ends));
+            }
+        }
+    }
+    hash.update(bytemuck::cast_slice::<u64, u8>(log.exposures.offsets()));
+    hash.update(bytemuck::cast_slice::<u32, u8>(log.exposures.instances()));
+    log.exposures.counts().inspect(|c| hash.update(bytemuck::cast_slice::<u32, u8>(c)));
+    log.exposures.weights().inspect(|w| hash.update(bytemuck::cast_slice::<f32, u8>(w)));
+    if let Some(features) = &log.features {
+        hash.update((features.width() as u64).to_le_bytes());
+        hash.update(bytemuck::cast_slice::<f32, u8>(features.values()));
+    }
+    hex(&hash.finalize())
+}
+
+/// Tensors on their way to a file.
+#[derive(Default)]
+struct Pack(Vec<(String, Dtype, Vec<usize>, Vec<u8>)>);
+
+impl Pack {
+    fn add<T: Pod>(&mut self, name: &str, dtype: Dtype, shape: &[usize], values: &[T]) {
+        self.0.push((name.into(), dtype, shape.to_vec(), bytemuck::cast_slice(values).to_vec()));
+    }
+
+    fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) {
+        self.add(name, Dtype::F32, shape, values);
+    }
+
+    fn tensors(&mut self, prefix: &str, tensors: Vec<Tensor>) {
+        tensors.iter().for_each(|t| self.floats(&format!("{prefix}{}", t.name), &t.shape, &t.values));
+    }
+
+    fn rows(&mut self, name: &str, rows: &Rows) {
+        self.add(&format!("{name}.ends"), Dtype::U64, &[rows.ends.len()], &rows.ends);
+        self.floats(&format!("{name}.values"), &[rows.values.len()], &rows.values);
+    }
+
+    fn names(&mut self, names: &Names) {
+        match names {
+            Names::Int(values) => self.add("ids", Dtype::I64, &[values.len()], values),
+            Names::Str { text, ends } => {
+                self.add("ids.text", Dtype::U8, &[text.len()], text.as_bytes());
+                self.add("ids.ends", Dtype::U64, &[ends.len()], ends);
+            }
+        }
+    }
+
+    fn write(&self, path: &Path, metadata: Option<HashMap<String, String>>) -> Result<()> {
+        let views = self.0.iter().map(|(name, dtype, shape, bytes)| {
+            TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name.as_str(), view))
+        });
+        let views: Vec<_> =
+            views.collect::<Result<_, _>>().map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
+        let written = safetensors::serialize_to_file(views, metadata, path);
+        written.map_err(|e| match e {
+            safetensors::SafeTensorError::IoError(e) => Error::io(path, e),
+            e => Error::store(path, format!("cannot be written: {e}")),
+        })
+    }
+}
+
+/// A file of tensors, checked.
+struct Opened {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Opened {
+    fn tensors(&self) -> Result<SafeTensors<'_>> {
+        SafeTensors::deserialize(&self.bytes).map_err(|e| self.error(format!("is not a safetensors file: {e}")))
+    }
+
+    fn error(&self, what: impl Into<String>) -> Error {
+        Error::store(&self.path, what)
+    }
+
+    fn has(&self, name: &str) -> Result<bool> {
+        Ok(self.tensors()?.names().contains(&name))
+    }
+
+    fn take<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, Vec<T>)> {
+        let tensors = self.tensors()?;
+        let view = tensors.tensor(name).map_err(|_| self.error(format!("has no tensor {name:?}")))?;
+        if view.dtype() != dtype {
+            return Err(self.error(format!("{name:?} holds {:?}, expected {dtype:?}", view.dtype())));
+        }
+        Ok((view.shape().to_vec(), bytemuck::allocation::pod_collect_to_vec(view.data())))
+    }
+
+    fn list<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Vec<T>> {
+        Ok(self.take(name, dtype)?.1)
+    }
+
+    fn matrix(&self, name: &str) -> Result<([usize; 2], Vec<f32>)> {
+        let (shape, values) = self.take(name, Dtype::F32)?;
+        match shape[..] {
+            [rows, columns] if columns > 0 => Ok(([rows, columns], values)),
+            _ => Err(self.error(format!("{name:?} has shape {shape:?}, expected a matrix"))),
+        }
+    }
+
+    fn with_prefix(&self, prefix: &str) -> Result<Vec<Tensor>> {
+        let tensors = self.tensors()?;
+        let mut list = Vec::new();
+        for (name, view) in tensors.iter() {
+            if let Some(name) = name.strip_prefix(prefix).filter(|_| view.dtype() == Dtype::F32) {
+                let values = bytemuck::allocation::pod_collect_to_vec(view.data());
+                list.push(Tensor { name: name.into(), shape: view.shape().to_vec(), values });
+            }
+        }
+        Ok(list)
+    }
+
+    fn rows(&self, name: &str) -> Result<Rows> {
+        let ends = self.list(&format!("{name}.ends"), Dtype::U64)?;
+        Ok(Rows { ends, values: self.list(&format!("{name}.values"), Dtype::F32)? })
+    }
+
+    fn names(&self) -> Result<Names> {
+        if self.has("ids")? {
+            return Ok(Names::Int(self.list("ids", Dtype::I64)?));
+        }
+        let text = String::from_utf8(self.list("ids.text", Dtype::U8)?)
+            .map_err(|_| self.error("ids are not valid UTF-8"))?;
+        let ends: Vec<u64> = self.list("ids.ends", Dtype::U64)?;
+        let fits = ends.is_sorted()
+            && ends.last().copied().unwrap_or(0) == text.len() as u64
+            && ends.iter().all(|end| text.is_char_boundary(*end as usize));
+        if !fits {
+            return Err(self.error("ids do not fit together"));
+        }
+        Ok(Names::Str { text, ends })
+    }
+
+    /// Says which file a complaint of the core is about.
+    fn wrap<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| self.error(e.to_string()))
+    }
+}
+
+/// Reads the manifest alone, after checking that it is one.
+pub fn load_manifest(folder: &Path) -> Result<Manifest> {
+    parse_manifest(&open_checked(folder, MANIFEST, &read_sums(folder)?)?)
+}
+
+/// Reads a model folder, and refuses it unless every byte is as it was written and everything fits together.
+pub fn load(folder: &Path) -> Result<Model> {
+    let sums = read_sums(folder)?;
+    let open = |name: &str| open_checked(folder, name, &sums);
+    let manifest = parse_manifest(&open(MANIFEST)?)?;
+
+    let file = open(USERS)?;
+    let users = file.wrap(Ids::from_names(file.names()?))?;
+    let ([rows, width], values) = file.matrix("features")?;
+    if rows != users.len() {
+        return Err(file.error(format!("features of {rows} users, but {} ids", users.len())));
+    }
+    let features = file.wrap(Instances::new(width, values))?;
+
+    let file = open(ITEMS)?;
+    let items = file.wrap(Ids::from_names(file.names()?))?;
+    let trained: Vec<bool> = file.list::<u8>("trained", Dtype::U8)?.iter().map(|t| *t == 1).collect();
+    if trained.len() != items.len() {
+        return Err(file.error(format!("{} items, but {} flags", items.len(), trained.len())));
+    }
+
+    let file = open(EXPOSURES)?;
+    let counts = file.has("counts")?.then(|| file.list("counts", Dtype::U32)).transpose()?;
+    let weights = file.has("weights")?.then(|| file.list("weights", Dtype::F32)).transpose()?;
+    let (offsets, instances) = (file.list("offsets", Dtype::U64)?, file.list("instances", Dtype::U32)?);
+    let exposures = file.wrap(Exposures::from_parts(users.len(), offsets, instances, counts, weights))?;
+    if exposures.task_count() != items.len() {
+        return Err(file.error(format!("{} items, but rows for {}", items.len(), exposures.task_count())));
+    }
+
+    let file = open(WEIGHTS)?;
+    let settings = &manifest.settings;
+    file.wrap(settings.check())?;
+    let parameters = file.with_prefix("ratio.")?;
+    let shape = parameters.iter().find(|t| t.name == "tasks").map(|t| t.shape.clone());
+    let Some(&[tasks, embedding]) = shape.as_deref() else { return Err(file.error("has no tensor \"ratio.tasks\"")) };
+    if tasks != items.len() || embedding != settings.embedding {
+        return Err(file.error(format!("embeddings {tasks} × {embedding}, but {} items", items.len())));
+    }
+    let start = file.wrap(TaskEmbeddings::new(embedding, vec![0.0; tasks * embedding]))?;
+    let mut ratio = file.wrap(settings.net().init(width, &start, 0))?;
+    file.wrap(ratio.0.set_parameters(parameters))?;
+    let standard =
+        Standard { mean: file.list("standard.mean", Dtype::F32)?, scale: file.list("standard.scale", Dtype::F32)? };
+    if standard.mean.len() != width || standard.scale.len() != width {
+        return Err(file.error(format!("the standard has {} features, users have {width}", standard.mean.len())));
+    }
+    let factors = match file.has("factors")? {
+        true => {
+            let ([rows, columns], values) = file.matrix("factors")?;
+            if rows != items.len() || columns != width {
+                return Err(file.error(format!("factors {rows} × {columns} fit neither items nor features")));
+            }
+            Some(file.wrap(Factors::new(columns, values))?)
+        }
+        false => None,
+    };
+    let pre = match file.has("heads.seeds")? {
+        true => Some(load_pre(&file, &manifest, width, items.len())?),
+        false => None,
+    };
+    let ([_, columns], values) = file.matrix("reference")?;
+    if columns != width || values.is_empty() {
+        return Err(file.error(format!("the reference sample has {columns} features, users have {width}")));
+    }
+    let reference = file.wrap(Instances::new(width, values))?;
+    let group = file.list("calibration.group", Dtype::U32)?;
+    let (own, pooled) = (file.rows("calibration.own")?, file.rows("calibration.pooled")?);
+    let calibrator = file.wrap(Calibrator::from_parts(own, group, pooled))?;
+    if calibrator.group.len() != items.len() {
+        return Err(file.error(format!("calibration of {} items, expected {}", calibrator.group.len(), items.len())));
+    }
+    Ok(Model {
+        manifest,
+        users,
+        items,
+        trained,
+        exposures,
+        features,
+        standard,
+        factors,
+        ratio,
+        pre,
+        reference,
+        calibrator,
+    })
+}
+
+fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -> Result<PreEmbedding> {
+    let seeds: Vec<u32> = file.list("heads.seeds", Dtype::U32)?;
+    if seeds.iter().any(|s| *s as usize >= items) {
+        return Err(file.error("a seed task is not among the items"));
+    }
+    let mut heads = file.wrap(Heads::init(&manifest.settings.net(), features, seeds.len(), 0))?;
+    file.wrap(heads.0.set_parameters(file.with_prefix("heads.")?))?;
+    let mean: Vec<f32> = file.list("projection.mean", Dtype::F32)?;
+    let ([rows, columns], axes) = file.matrix("projection.axes")?;
+    if mean.len() != heads.width() || columns != heads.width() || rows != manifest.settings.embedding {
+        return Err(file.error(format!("the projection is {rows} × {columns}, which fits no head")));
+    }
+    let seeds = seeds.into_iter().map(TaskId).collect();
+    Ok(PreEmbedding { heads, seeds, projection: Projection { mean, axes } })
+}
+
+fn parse_manifest(file: &Opened) -> Result<Manifest> {
+    let value: serde_json::Value =
+        serde_json::from_slice(&file.bytes).map_err(|e| file.error(format!("is not JSON: {e}")))?;
+    if value.get("format").and_then(|f| f.as_str()) != Some(FORMAT) {
+        return Err(file.error(format!("does not say \"format\": {FORMAT:?}: not a cadet model")));
+    }
+    match value.get("version").and_then(serde_json::Value::as_u64) {
+        Some(v) if v == u64::from(VERSION) => {}
+        Some(v) if v > u64::from(VERSION) => {
+            return Err(file.error(format!("version {v} is newer than this cadet, which reads {VERSION}: update it")));
+        }
+        _ => return Err(file.error("has no version that this cadet knows")),
+    }
+    serde_json::from_value(value).map_err(|e| file.error(format!("does not fit: {e}")))
+}
+
+fn read_sums(folder: &Path) -> Result<HashMap<String, String>> {
+    if !folder.is_dir() {
+        let what = match folder.exists() {
+            true => "is not a folder: a model is a folder, as `cadet train --out` writes it",
+            false => "there is no such model folder: `cadet train` makes one",
+        };
+        return Err(Error::store(folder, what));
+    }
+    let path = folder.join(SUMS);
+    let text = fs::read_to_string(&path)
+        .map_err(|e| Error::store(&path, format!("cannot be read ({e}): not a complete cadet model folder")))?;
+    let mut sums = HashMap::new();
+    for line in text.lines() {
+        let (sum, name) = line.split_once("  ").ok_or_else(|| Error::store(&path, "is damaged"))?;
+        sums.insert(name.to_owned(), sum.to_owned());
+    }
+    Ok(sums)
+}
+
+fn open_checked(folder: &Path, name: &str, sums: &HashMap<String, String>) -> Result<Opened> {
+    let path = folder.join(name);
+    let expected = sums.get(name).ok_or_else(|| Error::store(folder.join(SUMS), format!("does not list {name}")))?;
+    let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+    if hex(&Sha256::digest(&bytes)) != *expected {
+        return Err(Error::store(&path, "is damaged: its SHA-256 is not the one in SHA256SUMS; train again or restore it"));
+    }
+    Ok(Opened { path, bytes })
+}
+
+/// A folder beside the model in which training remembers where it stood.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    folder: PathBuf,
+    /// What the run is about; a checkpoint of another run is refused.
+    about: String,
+}
+
+impl Checkpoint {
+    /// The checkpoint of the model that will be written to `model`, for this run: its data and settings.
+    pub fn of(model: &Path, about: impl Into<String>) -> Self {
+        Self { folder: beside(model, "checkpoint"), about: about.into() }
+    }
+
+    /// Where it is kept.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether there is one.
+    pub fn exists(&self) -> bool {
+        self.folder.exists()
+    }
+
+    /// Forgets everything.
+    pub fn remove(&self) -> Result<()> {
+        match self.exists() {
+            true => fs::remove_dir_all(&self.folder).map_err(|e| Error::io(&self.folder, e)),
+            false => Ok(()),
+        }
+    }
+
+    fn path(&self, stage: &str) -> PathBuf {
+        self.folder.join(format!("{}.safetensors", stage.replace(' ', "-")))
+    }
+
+    /// Remembers where a stage stands.
+    pub fn save(&self, stage: &str, model: &dyn Estimator, progress: &Progress) -> Result<()> {
+        fs::create_dir_all(&self.folder).map_err(|e| Error::io(&self.folder, e))?;
+        let (steps, optimiser) = model.optimiser();
+        let mut pack = Pack::default();
+        pack.tensors("now.", model.parameters());
+        pack.tensors("optimiser.", optimiser);
+        progress.best.iter().for_each(|best| pack.tensors("best.", best.clone()));
+        let path = self.path(stage);
+        let history = serde_json::to_string(&progress.history).map_err(|e| Error::store(&path, e.to_string()))?;
+        let metadata = [("about", self.about.clone()), ("history", history), ("steps", steps.to_string())];
+        let metadata = metadata.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+        let partial = path.with_extension("partial");
+        pack.write(&partial, Some(metadata))?;
+        fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))
+    }
+
+    /// Puts a stage back to where it stood; `None` where it had not begun.
+    pub fn load(&self, stage: &str, model: &mut dyn Estimator) -> Result<Option<Progress>> {
+        let path = self.path(stage);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        let file = Opened { path, bytes };
+        let (_, metadata) = SafeTensors::read_metadata(&file.bytes)
+            .map_err(|e| file.error(format!("is not a checkpoint: {e}")))?;
+        let metadata = metadata.metadata().clone().unwrap_or_default();
+        if metadata.get("about") != Some(&self.about) {
+            let what = "was made with other data or settings: use those again, or start anew without --resume";
+            return Err(file.error(what));
+        }
+        let field = |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
+        let history: History = serde_json::from_str(field("history")?).map_err(|e| file.error(e.to_string()))?;
+        let steps = field("steps")?.parse().map_err(|_| file.error("has no step count"))?;
+        file.wrap(model.set_parameters(file.with_prefix("now.")?))?;
+        file.wrap(model.set_optimiser(steps, file.with_prefix("optimiser.")?))?;
+        let best = file.with_prefix("best.")?;
+        Ok(Some(Progress { history, best: (!best.is_empty()).then_some(best) }))
+    }
+}
