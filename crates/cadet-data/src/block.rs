@@ -4,8 +4,9 @@
 //! block's own, marked with the top bit; the one thread that merges the blocks, in file order, then
 //! numbers just those. So the numbering follows first appearance, whatever the number of threads.
 
-use cadet::{Error, ExposuresBuilder, IdRef, Ids, Result};
+use cadet::{Error, IdRef, Ids, Result};
 
+use crate::assemble::Events;
 use crate::skipped::BadRows;
 
 /// Marks a number that counts into the block's own new names.
@@ -50,6 +51,18 @@ impl Block {
         Ok(())
     }
 
+    /// Adds good rows of integers.
+    pub(crate) fn push_ints(&mut self, known: Known<'_>, batch: &mut IntBatch) -> Result<()> {
+        batch.numbers.clear();
+        number_ints(known.users, &mut self.users, &batch.users, &mut batch.numbers)?;
+        let users = batch.numbers.len();
+        number_ints(known.items, &mut self.items, &batch.items, &mut batch.numbers)?;
+        let (users, items) = batch.numbers.split_at(users);
+        self.rows += users.len() as u64;
+        self.push_all(users, items);
+        Ok(())
+    }
+
     /// Adds good rows whose names are numbered already.
     pub(crate) fn push_all(&mut self, users: &[u32], items: &[u32]) {
         let events = users.iter().zip(items);
@@ -72,6 +85,55 @@ impl Block {
     }
 }
 
+/// A few rows of integers, looked up together.
+#[derive(Default)]
+pub(crate) struct IntBatch {
+    users: Vec<i64>,
+    items: Vec<i64>,
+    numbers: Vec<u32>,
+}
+
+impl IntBatch {
+    /// Small enough to stay in the nearest cache.
+    pub(crate) const MOST: usize = 512;
+
+    pub(crate) fn clear(&mut self) {
+        self.users.clear();
+        self.items.clear();
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.users.len()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, user: i64, item: i64) {
+        self.users.push(user);
+        self.items.push(item);
+    }
+}
+
+/// The numbers of integers, looked up together first and then one by one where they are new.
+pub(crate) fn number_ints(
+    known: &Ids,
+    new: &mut Ids,
+    values: &[i64],
+    into: &mut Vec<u32>,
+) -> Result<()> {
+    let start = into.len();
+    into.extend(values.iter().map(|value| known.get_int(*value)));
+    for (value, number) in values.iter().zip(&mut into[start..]) {
+        if *number == u32::MAX {
+            *number = match new.get_int(*value) {
+                u32::MAX => add(new, IdRef::Int(*value))?,
+                own => own | NEW,
+            };
+        }
+    }
+    Ok(())
+}
+
 /// A block whose new names have their numbers.
 pub(crate) struct Numbered {
     events: Vec<u64>,
@@ -82,20 +144,19 @@ pub(crate) struct Numbered {
 
 impl Numbered {
     /// Moves the rows over.
-    pub(crate) fn flush(self, into: &mut ExposuresBuilder) -> Result<()> {
-        let place = |marked: u32, new: &[u32]| match marked & NEW {
-            0 => marked,
-            _ => new[(marked & !NEW) as usize],
-        };
-        for (row, event) in self.events.iter().enumerate() {
-            let user = place(*event as u32, &self.users);
-            let item = place((event >> 32) as u32, &self.items);
-            match &self.weights {
-                None => into.push(item, user),
-                Some(weights) => into.push_weighted(item, user, weights[row])?,
+    pub(crate) fn flush(mut self, into: &mut Events) -> Result<()> {
+        if !(self.users.is_empty() && self.items.is_empty()) {
+            let place = |marked: u32, new: &[u32]| match marked & NEW {
+                0 => marked,
+                _ => new[(marked & !NEW) as usize],
+            };
+            for event in &mut self.events {
+                let user = place(*event as u32, &self.users);
+                let item = place((*event >> 32) as u32, &self.items);
+                *event = u64::from(item) << 32 | u64::from(user);
             }
         }
-        Ok(())
+        into.push(self.events, self.weights)
     }
 }
 
@@ -108,6 +169,7 @@ pub(crate) fn number(known: &Ids, new: &mut Ids, name: IdRef<'_>) -> Result<u32>
     }
 }
 
+/// A marked number for a name that is not known.
 #[cold]
 #[inline(never)]
 fn add(new: &mut Ids, name: IdRef<'_>) -> Result<u32> {

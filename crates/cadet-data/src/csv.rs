@@ -6,7 +6,7 @@ use cadet::ids::canonical_int;
 use cadet::{At, IdRef, Names, Result};
 use memchr::memchr;
 
-use crate::block::{Block, Known};
+use crate::block::{Block, IntBatch, Known};
 use crate::cut::{PAD, Raw, closing};
 use crate::skipped::{Fault, Reason, clip};
 
@@ -187,19 +187,29 @@ fn plain_int(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
 /// Parses a block of rows.
 pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Block> {
     let mut block = Block::new(skip_bad, layout.weight.is_some());
-    block.events.reserve((raw.end - raw.start) / 16);
+    block.events.reserve_exact(raw.lines);
     // Integers can only be looked up as such while all known names are integers.
     let ints = matches!((known.users.names(), known.items.names()), (Names::Int(_), Names::Int(_)));
     let unquoted = !layout.dialect.quotes || memchr(b'"', &raw.bytes[raw.start..raw.end]).is_none();
     let fast = ints && unquoted && layout.weight.is_none();
     let rows = &raw.bytes[..raw.end];
     let (mut at, mut line) = (raw.start, raw.line);
+    let mut batch = IntBatch::default();
     while at < raw.end {
-        if fast && let Some((user, item, next)) = two_ints(&raw.bytes, at, layout) {
-            block.push(known, IdRef::Int(user), IdRef::Int(item))?;
-            (at, line) = (next, line + 1);
-            block.rows += 1;
-            continue;
+        if fast {
+            batch.clear();
+            while at < raw.end
+                && batch.len() < IntBatch::MOST
+                && let Some((user, item, next)) = two_ints(&raw.bytes, at, layout)
+            {
+                batch.push(user, item);
+                at = next;
+            }
+            line += batch.len() as u64;
+            block.push_ints(known, &mut batch)?;
+            if batch.len() > 0 {
+                continue;
+            }
         }
         let start = at;
         if matches!(rows[at..], [b'\n', ..] | [b'\r', b'\n', ..]) {
@@ -350,7 +360,7 @@ mod tests {
         let mut bytes = text.as_bytes().to_vec();
         let end = bytes.len();
         bytes.resize(end + PAD, 0);
-        Raw { bytes, start: 0, end, line: 1 }
+        Raw { bytes, start: 0, end, line: 1, lines: 0 }
     }
 
     fn layout(fields: usize, user: usize, item: usize) -> Layout {

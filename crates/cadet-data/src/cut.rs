@@ -22,6 +22,8 @@ pub(crate) struct Raw {
     pub(crate) end: usize,
     /// The line at `start`, counted from 1.
     pub(crate) line: u64,
+    /// How many lines there are.
+    pub(crate) lines: usize,
 }
 
 /// Cuts text at line ends; with `quotes`, only at those outside of quoted fields.
@@ -86,9 +88,10 @@ impl Cutter {
             bytes.push(b'\n');
         }
         let (line, end) = (self.line, bytes.len());
-        self.line += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+        let lines = memchr::memchr_iter(b'\n', &bytes).count();
+        self.line += lines as u64;
         bytes.resize(end + PAD, 0);
-        Raw { bytes, start: 0, end, line }
+        Raw { bytes, start: 0, end, line, lines }
     }
 
     /// The place after the last `\n` that ends a row; 0 where there is none.

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, Exposures, ExposuresBuilder, Ids, Result};
+use cadet::{At, Error, Exposures, Ids, Result};
 
+use crate::assemble::Events;
 use crate::block::{Known, Numbered};
 use crate::movielens;
 use crate::skipped::{BadRows, Skipped};
@@ -93,7 +94,7 @@ pub fn read_exposures_into(
     let files = expand(paths)?;
     let sizes: Vec<Option<u64>> = files.iter().map(|(path, _)| size(path)).collect();
     let total_bytes = sizes.iter().copied().sum();
-    let mut builder = ExposuresBuilder::new();
+    let mut events = Events::new();
     let mut skipped = Skipped::default();
     let (mut rows, mut done) = (0, 0);
     let mut sources = Vec::with_capacity(files.len());
@@ -108,7 +109,7 @@ pub fn read_exposures_into(
         let mut waiting: Vec<Numbered> = Vec::new();
         loop {
             let known = Known { users: &users, items: &items };
-            let mut flush = || waiting.drain(..).try_for_each(|block| block.flush(&mut builder));
+            let mut flush = || waiting.drain(..).try_for_each(|block| block.flush(&mut events));
             let mut flushed = Ok(());
             let blocks = stream.next(known, options.skip_bad, || flushed = flush())?;
             flushed?;
@@ -126,10 +127,10 @@ pub fn read_exposures_into(
         done += bytes;
         sources.push(SourceInfo { path: path.clone(), bytes });
     }
-    if builder.is_empty() {
+    if events.is_empty() {
         return Err(no_rows(&files, &skipped));
     }
-    let exposures = builder.build(items.len(), users.len())?;
+    let exposures = events.build(items.len(), users.len())?;
     Ok(Log { users, items, exposures, rows, skipped, sources })
 }
 

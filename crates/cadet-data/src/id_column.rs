@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::DataType;
 use cadet::{At, Error, IdRef, Ids, Result};
 
-use crate::block::number;
+use crate::block::{number, number_ints};
 use crate::parquet::Table;
 use crate::skipped::{Fault, clip};
 
@@ -91,7 +91,13 @@ impl Numberer {
         match column.data_type() {
             DataType::Int64 => {
                 let values = column.as_primitive::<Int64Type>().values();
-                ints(values.iter().copied(), good, known, new, into)
+                match good {
+                    None => number_ints(known, new, values, into),
+                    Some(_) => {
+                        let values: Vec<i64> = kept(values.iter().copied(), good).collect();
+                        number_ints(known, new, &values, into)
+                    }
+                }
             }
             DataType::Int32 => narrow::<Int32Type>(column, good, known, new, into),
             DataType::Int16 => narrow::<Int16Type>(column, good, known, new, into),
@@ -161,29 +167,7 @@ fn narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     new: &mut Ids,
     into: &mut Vec<u32>,
 ) -> Result<()> {
-    let values = column.as_primitive::<T>().values();
-    ints(values.iter().map(|v| (*v).into()), good, known, new, into)
-}
-
-fn ints(
-    values: impl ExactSizeIterator<Item = i64>,
-    good: Option<&[bool]>,
-    known: &Ids,
-    new: &mut Ids,
-    into: &mut Vec<u32>,
-) -> Result<()> {
-    into.reserve(values.len());
-    match good {
-        None => {
-            for value in values {
-                into.push(number(known, new, IdRef::Int(value))?);
-            }
-        }
-        Some(_) => {
-            for value in kept(values, good) {
-                into.push(number(known, new, IdRef::Int(value))?);
-            }
-        }
-    }
-    Ok(())
+    let values = column.as_primitive::<T>().values().iter().map(|value| (*value).into());
+    let values: Vec<i64> = kept(values, good).collect();
+    number_ints(known, new, &values, into)
 }

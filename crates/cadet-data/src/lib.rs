@@ -2,6 +2,7 @@
 //!
 //! Everything here streams: memory grows with the exposures and ids that are kept, never with the file.
 
+mod assemble;
 mod block;
 mod csv;
 mod cut;

@@ -23,7 +23,8 @@ use crate::footer;
 use crate::skipped::clip;
 use crate::source::ParquetFile;
 
-const BATCH: usize = 1 << 16;
+/// Small enough for a batch's columns to stay in the cache.
+const BATCH: usize = 1 << 14;
 /// Rows that compress away to nothing still take a few bytes per million.
 const MOST_ROWS_PER_BYTE: u64 = 1 << 16;
 const LARGEST_FOOTER: u64 = 1 << 30;

@@ -281,7 +281,9 @@ impl ParquetStream {
         skip_bad: bool,
         meanwhile: impl FnOnce() + Send,
     ) -> Result<Option<Vec<Block>>> {
-        let most = BLOCKS_PER_THREAD * rayon::current_num_threads();
+        // Until the first names are known every lookup fails, so the first wave is a small one.
+        let warm = !known.users.is_empty() && !known.items.is_empty();
+        let most = rayon::current_num_threads() * if warm { BLOCKS_PER_THREAD } else { 1 };
         let start = self.next;
         let mut rows = 0;
         while self.next < self.rows.len()
@@ -315,6 +317,8 @@ fn read_group(
     skip_bad: bool,
 ) -> Result<Block> {
     let mut block = Block::new(skip_bad, wanted.weight.is_some());
+    // What the footer says is a hint, not to be trusted with more than a little memory.
+    block.events.reserve(table.group_rows()[group].min(1 << 20) as usize);
     let mut columns = vec![wanted.user, wanted.item];
     columns.extend(wanted.weight);
     columns.sort_unstable();

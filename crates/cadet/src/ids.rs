@@ -219,6 +219,17 @@ impl Ids {
         }
     }
 
+    /// The number of an integer, `u32::MAX` where it has none: the quick way for many of them.
+    #[inline]
+    pub fn get_int(&self, value: i64) -> u32 {
+        let slot = usize::try_from(value).unwrap_or(usize::MAX);
+        match self.direct.get(slot) {
+            // The table has 0 for "none", which becomes `u32::MAX`.
+            Some(number) => number.wrapping_sub(1),
+            None => self.get(IdRef::Int(value)).unwrap_or(u32::MAX),
+        }
+    }
+
     /// The number of a name; a new name gets the next number.
     pub fn intern(&mut self, name: IdRef<'_>) -> Result<u32> {
         if let Some(number) = self.get(name) {
@@ -314,6 +325,15 @@ mod tests {
     }
 
     #[test]
+    fn integers_without_a_number() {
+        let mut ids = Ids::new();
+        ids.intern(IdRef::Int(3)).unwrap();
+        for value in [0, 2, 4, -1, i64::MIN, i64::MAX] {
+            assert_eq!(ids.get_int(value), u32::MAX, "{value}");
+        }
+    }
+
+    #[test]
     fn a_name_that_stands_twice_is_refused() {
         assert!(Ids::from_names(Names::Int(vec![3, 4, 3])).is_err());
     }
@@ -327,6 +347,7 @@ mod tests {
             for (value, number) in values.iter().zip(numbers) {
                 prop_assert_eq!(ids.name(number), IdRef::Int(*value));
                 prop_assert_eq!(ids.get(IdRef::Int(*value)), Some(number));
+                prop_assert_eq!(ids.get_int(*value), number);
                 prop_assert_eq!(ids.get(IdRef::Str(&value.to_string())), Some(number));
             }
             let again = Ids::from_names(ids.names().clone()).unwrap();
