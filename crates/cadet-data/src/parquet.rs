@@ -171,12 +171,11 @@ fn check_sizes(metadata: &ParquetMetaData, length: u64, path: &Path) -> Result<(
     let most = length.saturating_mul(MOST_ROWS_PER_BYTE);
     let mut rows = 0u64;
     for (i, group) in metadata.row_groups().iter().enumerate() {
-        let declared = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
-        rows = rows.saturating_add(declared);
-        if rows > most {
+        let declared = group.num_rows();
+        rows = rows.saturating_add(u64::try_from(declared).unwrap_or(u64::MAX));
+        if declared < 0 || rows > most {
             return broken(format!(
-                "declares {} rows, more than a file of {length} bytes can hold: it is broken, write it again",
-                group.num_rows()
+                "declares {declared} rows, which a file of {length} bytes cannot hold: it is broken, write it again"
             ));
         }
         for column in group.columns() {
