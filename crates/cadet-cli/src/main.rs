@@ -1,1 +1,32 @@
-fn main() {}
+//! The command line of cadet: files in, a model, scores and reports out.
+
+mod args;
+mod commands;
+mod cost;
+mod output;
+mod report;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let run = || match &args.command {
+        Command::Demo(demo) => commands::demo::run(demo, &args.global),
+        Command::Train(train) => commands::train::run(train, &args.global),
+        Command::Score(score) => commands::score::run(score, &args.global),
+        Command::Eval(eval) => commands::eval::run(eval, &args.global),
+        Command::Audience(audience) => commands::audience::run(audience, &args.global),
+        Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
+    };
+    output::log_to_stderr(args.global.verbose);
+    let result = output::pool(args.global.threads).and_then(|pool| pool.install(run));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => output::report_error(&error),
+    }
+}

@@ -1,11 +1,12 @@
 //! How is a Parquet file read: the wanted columns only, row groups side by side?
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
@@ -194,9 +195,28 @@ fn check_sizes(metadata: &ParquetMetaData, length: u64, path: &Path) -> Result<(
     Ok(())
 }
 
+thread_local!(static GUARDED: Cell<bool> = const { Cell::new(false) });
+
+/// Keeps panics that [`guard`] turns into errors from being printed as well.
+fn hush() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !GUARDED.get() {
+                before(panic);
+            }
+        }));
+    });
+}
+
 /// Runs a piece of the library; what it refuses, or panics on, is bad data.
 fn guard<T>(path: &Path, at: At, work: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(work)) {
+    hush();
+    let before = GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(before);
+    match done {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(ParquetError::External(e))) if e.is::<std::io::Error>() => {
             match e.downcast::<std::io::Error>() {

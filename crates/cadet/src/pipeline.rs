@@ -64,6 +64,11 @@ impl Stage {
 
 /// Somebody who looks on and may remember where training stood.
 pub trait Observe: Watch {
+    /// The run begins; `about` tells its data and settings apart from all others.
+    fn begin(&mut self, _about: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// A stage begins.
     fn stage(&mut self, _stage: Stage) {}
 
@@ -85,13 +90,15 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         return Err(Error::config("exposures", "the log has none"));
     }
     let sha256 = crate::store::fingerprint(&log);
+    watch.begin(&format!("{sha256} {settings:?}"))?;
     let Log { users, items, exposures, features: given, sources } = log;
     let kept = split::tasks_with_at_least(&exposures, settings.min_exposures);
+    let kept = kept.as_ref();
     if kept.is_empty() {
         let why = format!("no item has {} different users", settings.min_exposures);
         return Err(Error::config("min_exposures", why));
     }
-    let parts = Parts::split(&kept, users.names(), items.names(), &settings.split()?, given.is_none());
+    let parts = Parts::split(kept, users.names(), items.names(), &settings.split()?, given.is_none());
     let trained: Vec<bool> = parts.train.audiences().map(|(_, a)| !a.instances.is_empty()).collect();
     let tasks: Vec<TaskId> = (0..items.len() as u32).map(TaskId).collect();
 
@@ -120,7 +127,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let training = settings.training();
     let (start, pre, seed_history) = match settings.init {
         Init::Random => {
-            (random::random(tasks.len(), settings.embedding, settings.init_scale, settings.seed)?, None, None)
+            (random::random(tasks.len(), settings.embedding, settings.init_scale(), settings.seed)?, None, None)
         }
         Init::Learned => {
             watch.stage(Stage::Seeds);
@@ -131,7 +138,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
             let sampler = Sampler::new(&parts.train, seeds.clone(), settings.base)?;
             let history = train(heads.model_mut(), &sampler, &parts, &x, &config, settings, Stage::Seeds, watch)?;
             let width = settings.embedding;
-            let (rows, projection) = learned::learned(&heads, &x, &parts.train, width, settings.init_scale)?;
+            let (rows, projection) = learned::learned(&heads, &x, &parts.train, width, settings.init_scale())?;
             (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
         }
     };
@@ -155,7 +162,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
 
     // Once measured, users are served with all that is known about them.
     if let Some(factors) = &factors {
-        x = factors.fold_in(&kept)?;
+        x = factors.fold_in(kept)?;
         standard.apply(&mut x)?;
     }
     let best = &history.epochs[history.best - 1];

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exposures::{Exposures, TaskId};
-use crate::rng::{Purpose, Rng};
+use crate::rng::Rng;
 use crate::{Error, Result};
 
 /// The base distribution p(x).
@@ -186,6 +186,7 @@ impl Alias {
 mod tests {
     use super::*;
     use crate::exposures::ExposuresBuilder;
+    use crate::rng::Purpose;
 
     fn weighted() -> Exposures {
         let mut builder = ExposuresBuilder::new();

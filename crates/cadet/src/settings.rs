@@ -47,8 +47,8 @@ pub struct Settings {
     pub dropout: Vec<f32>,
     /// Where the embeddings start.
     pub init: Init,
-    /// Spread of the embeddings at the start.
-    pub init_scale: f32,
+    /// Spread of the embeddings at the start; by itself 1 for learned ones, 0.1 for random ones.
+    pub init_scale: Option<f32>,
     /// Seed tasks of the pre-embedding model, M0.
     pub seed_tasks: usize,
     /// How they are chosen.
@@ -61,8 +61,9 @@ pub struct Settings {
     pub batch: usize,
     /// Adam's step size at the start.
     pub learning_rate: f32,
-    /// The embeddings' step size relative to the net's; 0 leaves them where they started.
-    pub task_rate: f32,
+    /// The embeddings' step size relative to the net's, 0 leaves them where they started; by itself 0.1 for
+    /// learned ones, 1 for random ones.
+    pub task_rate: Option<f32>,
     /// How the learning rate falls.
     pub schedule: Schedule,
     /// Epochs at which it falls to a tenth, with `schedule = "steps"`.
@@ -89,14 +90,14 @@ impl Default for Settings {
             hidden: vec![64, 64, 32],
             dropout: vec![0.0],
             init: Init::Learned,
-            init_scale: 0.3,
+            init_scale: None,
             seed_tasks: 64,
             seed_choice: SeedChoice::Spread,
-            seed_epochs: 40,
-            epochs: 40,
+            seed_epochs: 30,
+            epochs: 30,
             batch: 1024,
             learning_rate: 1e-3,
-            task_rate: 1.0,
+            task_rate: None,
             schedule: Schedule::Cosine,
             drops: vec![],
             update: Update::Joint,
@@ -114,14 +115,14 @@ impl Settings {
             factors: 100,
             hidden: net.hidden,
             dropout: net.dropout,
-            init_scale: 1.0,
+            init_scale: Some(1.0),
             seed_tasks: 100,
             seed_choice: SeedChoice::Random,
             seed_epochs: train.epochs,
             epochs: train.epochs,
             batch: train.batch,
             learning_rate: train.learning_rate,
-            task_rate: train.task_rate,
+            task_rate: Some(train.task_rate),
             schedule: train.schedule,
             drops: train.drops,
             update: train.update,
@@ -155,10 +156,26 @@ impl Settings {
         if let Some(share) = self.dropout.iter().find(|share| !(0.0..1.0).contains(*share)) {
             return Err(Error::config("dropout", format!("a share must be in [0, 1), found {share}")));
         }
-        if !(self.init_scale.is_finite() && self.init_scale > 0.0) {
-            return Err(Error::config("init_scale", format!("must be above 0, found {}", self.init_scale)));
+        if let Some(scale) = self.init_scale.filter(|scale| !(scale.is_finite() && *scale > 0.0)) {
+            return Err(Error::config("init_scale", format!("must be above 0, found {scale}")));
         }
         Ok(())
+    }
+
+    /// Spread of the embeddings at the start.
+    pub fn init_scale(&self) -> f32 {
+        self.init_scale.unwrap_or(match self.init {
+            Init::Learned => 1.0,
+            Init::Random => 0.1,
+        })
+    }
+
+    /// The embeddings' step size relative to the net's.
+    pub fn task_rate(&self) -> f32 {
+        self.task_rate.unwrap_or(match self.init {
+            Init::Learned => 0.1,
+            Init::Random => 1.0,
+        })
     }
 
     /// The rule that splits users.
@@ -181,7 +198,7 @@ impl Settings {
             epochs: self.epochs,
             batch: self.batch,
             learning_rate: self.learning_rate,
-            task_rate: self.task_rate,
+            task_rate: self.task_rate(),
             schedule: self.schedule,
             drops: self.drops.clone(),
             update: self.update,

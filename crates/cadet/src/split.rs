@@ -1,6 +1,8 @@
 //! Who trains, who validates, who tests? Decided by a hash of the name, so that it does not depend on the
 //! order of the log, and new data puts the same user in the same part again.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::exposures::{Exposures, InstanceId, TaskId};
@@ -111,11 +113,11 @@ impl Parts {
 }
 
 /// Keeps the exposures of the tasks that have at least `least` different instances.
-pub fn tasks_with_at_least(exposures: &Exposures, least: usize) -> Exposures {
-    if least <= 1 {
-        return exposures.clone();
+pub fn tasks_with_at_least(exposures: &Exposures, least: usize) -> Cow<'_, Exposures> {
+    match least {
+        0 | 1 => Cow::Borrowed(exposures),
+        _ => Cow::Owned(exposures.filter(|task, _| exposures.audience(task).instances.len() >= least)),
     }
-    exposures.filter(|task, _: InstanceId| exposures.audience(task).instances.len() >= least)
 }
 
 /// The tasks that have any exposure.

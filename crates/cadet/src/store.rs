@@ -243,11 +243,9 @@ impl Pack {
         });
         let views: Vec<_> =
             views.collect::<Result<_, _>>().map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
-        let written = safetensors::serialize_to_file(views, metadata, path);
-        written.map_err(|e| match e {
-            safetensors::SafeTensorError::IoError(e) => Error::io(path, e),
-            e => Error::store(path, format!("cannot be written: {e}")),
-        })
+        let bytes = safetensors::serialize(views, metadata)
+            .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
+        write_file(path, &bytes)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Learned embeddings, section 4 of the paper: train the pre-embedding model on `M0` seed tasks, average its
 //! responses over every task's audience, and map the averages to the embeddings' width.
 //!
-//! The map is the principal axes of the responses `ê`, each scaled to the same spread. The heads are linear
-//! in the trunk, so all of this happens in the trunk's few dimensions, whatever `M0` is: with
+//! The map is the principal axes of the responses `ê`. The first axis gets the spread `scale`, and an axis with
+//! 1/c of its spread gets 1/√c: half way between leaving the axes as they are, which hides the finer ones from
+//! the net, and giving all the same spread, which blows up noise where items have few exposures. The heads are
+//! linear in the trunk, so all of this happens in the trunk's few dimensions, whatever `M0` is: with
 //! `G = Σ_s w_s w_sᵀ`, distances between `G^½·h̄` are distances between `ê`.
 
 use serde::{Deserialize, Serialize};
@@ -77,7 +79,7 @@ fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instanc
     Ok(largest.into_iter().flatten().collect())
 }
 
-/// The map from mean trunk rows `h̄` to embeddings: `e = scale · axes · (h̄ - mean)`.
+/// The map from mean trunk rows `h̄` to embeddings: `e = axes · (h̄ - mean)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Projection {
     /// Mean of `h̄` over the tasks.
@@ -152,11 +154,12 @@ fn fit(heads: &Heads, sums: &[(f64, Vec<f64>)], width: usize, scale: f32) -> Pro
     }
     spread.iter_mut().for_each(|v| *v /= f64::max(tasks, 1.0));
     let (values, vectors) = eigen_symmetric(&spread, n);
-    let floor = values.first().copied().unwrap_or(0.0).max(f64::MIN_POSITIVE) * 1e-4;
+    let first = values.first().copied().unwrap_or(0.0).max(f64::MIN_POSITIVE).sqrt();
+    let floor = first * first * 1e-4;
     let mut axes = vec![0.0f32; width * n];
     for (axis, (value, vector)) in axes.chunks_exact_mut(n).zip(values.iter().zip(&vectors)) {
-        // An axis with next to no spread is noise: it is not blown up.
-        let size = f64::from(scale) / value.max(floor).sqrt();
+        let spread = value.max(floor).sqrt();
+        let size = f64::from(scale) / (spread * first).sqrt();
         axis.iter_mut().zip(times(&root, vector)).for_each(|(a, v)| *a = (size * v) as f32);
     }
     Projection { mean: mean.iter().map(|m| *m as f32).collect(), axes }

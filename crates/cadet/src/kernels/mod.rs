@@ -19,7 +19,7 @@ mod tests;
 use std::sync::OnceLock;
 
 pub use adam::{Adam, AdamConfig};
-pub use fused::{Matrix, Mlp, Output, Pairs, Scratch, Shape};
+pub use fused::{Mlp, Output, Pairs, Scratch, Shape};
 
 use crate::{Error, Result};
 

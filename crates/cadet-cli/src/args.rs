@@ -1,0 +1,202 @@
+//! What people type.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use crate::settings::SettingFlags;
+
+/// How familiar is every user with every item? Learned from exposure logs alone.
+#[derive(Debug, Parser)]
+#[command(name = "cadet", version, about, max_term_width = 110)]
+#[command(after_help = "Example:\n  cadet train exposures.csv --users users.csv --out model\n  cadet score model pairs.csv -o scores.parquet\n\nFamiliarity is log q(user | item's audience) / p(user): above 0 common, below 0 fresh.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) global: Global,
+}
+
+/// Taken by every command.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Global {
+    /// Print one JSON object on stdout instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Threads to use [default: all cores]
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Seeds everything random [default: 1]
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Say more on stderr; twice for debugging
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the main job on a generated world whose truth is known
+    #[command(after_help = "Example:\n  cadet demo --out cadet-demo && open cadet-demo/report.html")]
+    Demo(Demo),
+    /// Learn a model from exposure logs
+    #[command(after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model\n\nSettings can also stand in cadet.toml, by the same names with _ for -.")]
+    Train(Train),
+    /// Score (user, item) pairs, or all of them
+    #[command(after_help = "Examples:\n  cadet score model pairs.csv -o scores.parquet\n  cadet score model pairs.csv -o scores.csv --users new_users.csv\n  cadet score model --all --top 20 -o top.parquet")]
+    Score(Score),
+    /// Measure a model on users it was never trained on
+    #[command(after_help = "Examples:\n  cadet eval model log.csv\n  cadet eval model log.csv --labels users.csv -o items.csv")]
+    Eval(Eval),
+    /// List the freshest or the most common users of an item
+    #[command(after_help = "Example:\n  cadet audience model --item 42 --mode fresh -n 100")]
+    Audience(Audience),
+    /// Say what is in a model and where it came from
+    #[command(after_help = "Example:\n  cadet inspect model")]
+    Inspect(Inspect),
+}
+
+/// What the columns of a log are called, and what to do with bad rows.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct LogFlags {
+    /// Column with the users' ids
+    #[arg(long, default_value = "user_id", value_name = "NAME")]
+    pub(crate) user_col: String,
+    /// Column with the items' ids
+    #[arg(long, default_value = "item_id", value_name = "NAME")]
+    pub(crate) item_col: String,
+    /// Leave out bad rows and report how many, instead of stopping at the first
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Demo {
+    /// Folder for the log, the model and report.html
+    #[arg(long, default_value = "cadet-demo", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Train {
+    /// Exposures: .parquet .csv .tsv .ndjson (text also .gz .zst), folders of them, a MovieLens folder, or - for stdin
+    #[arg(required = true, value_name = "DATA")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Users' features: numeric columns, or one vector column [default: learned from the exposures]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Which columns of the users file are features [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) user_features: Option<Vec<String>>,
+    /// Folder to write the model to
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) out: PathBuf,
+    /// Also write a report with plots
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+    /// Go on where an interrupted run of the same command stood
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Column with the weight of an exposure [default: weight, if there is one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) weight_col: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+}
+
+/// Which end of an audience.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Least familiar first
+    Fresh,
+    /// Most familiar first
+    Common,
+}
+
+/// What `--top` counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Per {
+    /// The top items of each user
+    User,
+    /// The top users of each item
+    Item,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Score {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// Pairs to score: a file with user and item columns, or - for stdin
+    #[arg(value_name = "PAIRS", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) pairs: Option<PathBuf>,
+    /// File to write: .parquet .csv .ndjson (text also .gz .zst), or - for CSV on stdout
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: PathBuf,
+    /// Features of users, for those the model has never seen or whose features changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Score every user of the model with every item
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// With --all: keep only so many
+    #[arg(long, requires = "all", value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// With --top: of each user, or of each item
+    #[arg(long, requires = "top", value_enum, default_value = "user")]
+    pub(crate) per: Per,
+    /// With --top: which end to keep
+    #[arg(long, requires = "top", value_enum, default_value = "common")]
+    pub(crate) mode: Mode,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Eval {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// Exposures to measure on; only users that the model was not trained on count
+    #[arg(required = true, value_name = "DATA")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Users' labels (age, occupation, …): each column is one label, AUC of nominal against anomalous
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labels: Option<PathBuf>,
+    /// Features of users the model has never seen
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Also write the AUC of every item
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Audience {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// The item, by its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) item: String,
+    /// Which end of the audience
+    #[arg(long, value_enum, default_value = "fresh")]
+    pub(crate) mode: Mode,
+    /// How many users
+    #[arg(short, long, default_value_t = 20, value_name = "N")]
+    pub(crate) number: usize,
+    /// Write them to a file instead of the screen
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Inspect {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+}

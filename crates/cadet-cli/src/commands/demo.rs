@@ -1,0 +1,203 @@
+//! `cadet demo`: the main job on a generated world whose truth is known.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use cadet::metrics::{Agreement, Summary, agreement};
+use cadet::model::Model;
+use cadet::pipeline::{self, Log};
+use cadet::scorer::Scorer;
+use cadet::settings::{Init, Settings};
+use cadet::split::Part;
+use cadet::store;
+use cadet::synth::{World, WorldConfig};
+use cadet::{Error, IdRef, Ids, Names, TaskId};
+use cadet_data::{Kind, TableWriter, Values};
+use serde::Serialize;
+use serde_json::json;
+
+use super::train::{Watcher, fill_costs};
+use crate::args::{Demo, Global};
+use crate::{output, report};
+
+/// Worlds and models that the comparison is taken over.
+const SEEDS: u64 = 3;
+
+/// One model against the truth, on users it was never trained on.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Against {
+    pub(crate) seed: u64,
+    pub(crate) init: Init,
+    pub(crate) agreement: Agreement,
+    pub(crate) seconds: f64,
+}
+
+pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
+    let clock = Instant::now();
+    let (out, seed) = (&args.out, global.seed.unwrap_or(1));
+    fs::create_dir_all(out).map_err(|e| Error::io(out, e))?;
+    store::check_writable(&out.join("model"))?;
+    output::listen_for_ctrl_c();
+
+    let mut results = Vec::new();
+    let mut kept = None;
+    'worlds: for s in seed..seed + SEEDS {
+        let world = WorldConfig { items: 1_000, exposures: 150_000, seed: s, ..WorldConfig::default() }.make()?;
+        for init in [Init::Learned, Init::Random] {
+            let settings = Settings { seed: s, init, ..Settings::default() };
+            let started = Instant::now();
+            let model = pipeline::fit(log_of(&world)?, &settings, &mut Watcher::new(None, false))?;
+            let seconds = started.elapsed().as_secs_f64();
+            results.push(Against { seed: s, init, agreement: against_truth(&model, &world)?, seconds });
+            if kept.is_none() {
+                kept = Some((model, world.clone()));
+            }
+            if output::asked_to_stop() {
+                break 'worlds;
+            }
+        }
+    }
+    let Some((mut model, world)) = kept else { return Ok(()) };
+    fill_costs(&mut model, clock);
+    write_log(&world, &model, out)?;
+    store::save(&model, &out.join("model"))?;
+    report::write(&out.join("report.html"), &report::of_demo(&model, &world, &results)?)?;
+    if global.json {
+        return output::print_json(&json!({"out": out, "results": results, "manifest": model.manifest}));
+    }
+    output::print(&text(&model, &world, &results, out, clock)?)
+}
+
+/// What a log of this world would show: users are numbers, items have names.
+fn log_of(world: &World) -> Result<Log> {
+    let users = Ids::from_names(Names::Int((0..world.features.len() as i64).collect()))?;
+    let mut items = Ids::new();
+    for t in 0..world.exposures.task_count() {
+        items.intern(IdRef::Str(&format!("item-{t:04}")))?;
+    }
+    Ok(Log {
+        users,
+        items,
+        exposures: world.exposures.clone(),
+        features: Some(world.features.clone()),
+        sources: vec!["a generated world".into()],
+    })
+}
+
+/// Every item with every test user: estimate and truth.
+pub(crate) fn estimates_and_truths(model: &Model, world: &World) -> Result<Vec<(f64, f64)>> {
+    let rule = model.manifest.settings.split()?;
+    let users: Vec<u32> =
+        (0..model.users.len() as u32).filter(|u| rule.part(model.users.name(*u)) == Part::Test).collect();
+    let tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).collect();
+    let halves = model.ratio.halves(&model.features)?.select(&users);
+    let matrix = model.ratio.matrix(&tasks, &halves);
+    let pairs = tasks.iter().flat_map(|t| users.iter().map(move |u| (*t, *u)));
+    Ok(matrix.iter().zip(pairs).map(|(f, (t, u))| (f64::from(*f), world.log_ratio(t, u))).collect())
+}
+
+fn against_truth(model: &Model, world: &World) -> Result<Agreement> {
+    Ok(agreement(estimates_and_truths(model, world)?.into_iter()))
+}
+
+/// The log and the users' features as files, to try the other commands on.
+fn write_log(world: &World, model: &Model, out: &Path) -> Result<()> {
+    let columns = [("user_id", Kind::Id), ("item_id", Kind::Id)];
+    let mut writer = TableWriter::create(&out.join("exposures.csv"), None, &columns)?;
+    for (task, audience) in world.exposures.audiences() {
+        let repeated = audience.instances.iter().enumerate();
+        let users: Vec<IdRef<'_>> = repeated
+            .flat_map(|(i, u)| std::iter::repeat_n(model.users.name(*u), audience.count(i) as usize))
+            .collect();
+        writer.write(&[Values::Id(&users), Values::Id(&vec![model.items.name(task.0); users.len()])])?;
+    }
+    writer.finish()?;
+    let names: Vec<String> = (1..=world.features.width()).map(|f| format!("x{f}")).collect();
+    let mut columns = vec![("user_id", Kind::Id)];
+    columns.extend(names.iter().map(|name| (name.as_str(), Kind::F32)));
+    let mut writer = TableWriter::create(&out.join("users.csv"), None, &columns)?;
+    let users: Vec<IdRef<'_>> = (0..model.users.len() as u32).map(|u| model.users.name(u)).collect();
+    let features: Vec<Vec<f32>> = (0..world.features.width())
+        .map(|f| (0..users.len() as u32).map(|u| world.features.row(u)[f]).collect())
+        .collect();
+    let values: Vec<Values<'_>> =
+        [Values::Id(&users)].into_iter().chain(features.iter().map(|f| Values::F32(f))).collect();
+    writer.write(&values)?;
+    Ok(writer.finish()?)
+}
+
+/// Mean and spread of a figure over the seeds of one way to start.
+pub(crate) fn over_seeds(results: &[Against], init: Init, figure: fn(&Against) -> f64) -> Option<Summary> {
+    Summary::of(results.iter().filter(|r| r.init == init).map(figure))
+}
+
+fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: Instant) -> Result<String> {
+    let m = &model.manifest;
+    let mut text = format!(
+        "A generated world: {} users, {} items, {} exposures, and every true log q/p known.\n\
+         The true log ratio against the estimate, on test users that were never trained on:\n\n",
+        output::count(m.data.users),
+        output::count(m.data.items),
+        output::count(m.data.events),
+    );
+    let mut rows = Vec::new();
+    for (init, name) in [(Init::Learned, "learned (cadet's default)"), (Init::Random, "random")] {
+        let shown = |figure: fn(&Against) -> f64, digits: usize| {
+            over_seeds(results, init, figure).map_or("none".into(), |s| format!("{s:.digits$}"))
+        };
+        rows.push(vec![
+            name.into(),
+            shown(|r| r.agreement.correlation, 3),
+            shown(|r| r.agreement.rmse, 3),
+            shown(|r| r.seconds, 1),
+        ]);
+    }
+    text += &output::table(&["embeddings start", "correlation", "RMSE", "seconds"], &rows);
+    let gains: Vec<f64> = results
+        .iter()
+        .filter(|r| r.init == Init::Learned)
+        .filter_map(|l| {
+            let random = results.iter().find(|r| r.init == Init::Random && r.seed == l.seed)?;
+            Some(l.agreement.correlation - random.agreement.correlation)
+        })
+        .collect();
+    if let Some(gain) = Summary::of(gains) {
+        text += &format!(
+            "\nGain of learned over random, world by world: {:+.3} ± {:.3} in correlation ({} worlds).\n",
+            gain.mean, gain.sd, gain.count
+        );
+    }
+    if let Some(auc) = m.metrics.as_ref().and_then(|e| e.exposure_auc) {
+        text += &format!("Without knowing the truth: exposure AUC {auc:.3} over {} items.\n", output::count(auc.count));
+    }
+    let scorer = Scorer::new(model)?;
+    let halves = scorer.halves(&model.features)?;
+    text += "\nThree items, with their most common and their freshest users (familiarity, truth in brackets):\n\n";
+    let mut rows = Vec::new();
+    for task in report::three_items(model) {
+        let verdicts = scorer.task(task).verdicts(&halves);
+        let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
+        order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));
+        let show = |u: u32| {
+            let (name, truth) = (model.users.name(u), world.log_ratio(task, u));
+            format!("{name} {:+.1} [{truth:+.1}]", verdicts[u as usize].familiarity)
+        };
+        let list = |users: &[u32]| users.iter().map(|u| show(*u)).collect::<Vec<_>>().join(", ");
+        let freshest: Vec<u32> = order.iter().rev().take(3).copied().collect();
+        rows.push(vec![model.items.name(task.0).to_string(), list(&order[..3.min(order.len())]), list(&freshest)]);
+    }
+    text += &output::table(&["item", "most common users", "freshest users"], &rows);
+    text += &format!(
+        "\n{:.1} s in all, training at {:.2} M positives/s on {} threads ({}).\n\nReport: {}\nModel:  {}\nTry:    cadet audience {} --item item-0007 --mode fresh\n",
+        clock.elapsed().as_secs_f64(),
+        m.train.positives_per_second / 1e6,
+        m.train.threads,
+        m.kernel,
+        out.join("report.html").display(),
+        out.join("model").display(),
+        out.join("model").display(),
+    );
+    Ok(text)
+}

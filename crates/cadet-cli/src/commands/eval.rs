@@ -1,0 +1,190 @@
+//! `cadet eval`: how good is a model on users it was never trained on?
+
+use std::path::Path;
+
+use anyhow::Result;
+use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, LabelRule, Limits, evaluate, label_auc};
+use cadet::metrics::Summary;
+use cadet::model::Model;
+use cadet::split::Part;
+use cadet::{Error, IdRef, Instances, InstanceId, store};
+use cadet_data::{Kind, Log, ReadOptions, TableWriter, Values, read_exposures_into, read_labels};
+use serde_json::json;
+
+use super::{columns, read_ready_users};
+use crate::args::{Eval, Global};
+use crate::output;
+
+pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
+    let model = store::load(&args.model)?;
+    let seed = global.seed.unwrap_or(model.manifest.settings.seed);
+    let options = ReadOptions { columns: columns(&args.log, None), skip_bad: args.log.skip_bad };
+    let bar = output::bar("reading", None);
+    let log = read_exposures_into(model.users.clone(), model.items.clone(), &args.data, &options, &|p| {
+        bar.set_message(format!("{} rows", output::count(p.rows)));
+    })?;
+    bar.finish_and_clear();
+    output::warn_skipped(&log.skipped);
+    let held = hold_out(&model, &log, args)?;
+    let view = HeldOut { x: &held.x, users: &held.users, targets: &held.targets, shown: held.shown.as_ref() };
+    let found = evaluate(&model.ratio, &view, &model.trained, Limits::default(), seed)?;
+    let labels = match &args.labels {
+        Some(path) => label_aucs(&model, &log, &held, path, &args.log.user_col)?,
+        None => Vec::new(),
+    };
+    if let Some(path) = &args.out {
+        write_items(path, &args.log.item_col, &log, &found.items)?;
+    }
+    if global.json {
+        let labels: Vec<_> =
+            labels.iter().map(|(label, rule, auc)| json!({"label": label, "rule": rule, "auc": auc})).collect();
+        return output::print_json(&json!({"evaluation": found, "labels": labels}));
+    }
+    output::print(&text(&found, &labels))
+}
+
+/// What users that the model was not trained on were exposed to.
+struct Held {
+    x: Instances,
+    users: Vec<u32>,
+    targets: cadet::Exposures,
+    shown: Option<cadet::Exposures>,
+}
+
+/// Held out are the model's test users, and everybody it has never seen.
+fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
+    let rule = model.manifest.settings.split()?;
+    let known = model.users.len() as u32;
+    let is_held = |u: u32| u >= known || rule.part(log.users.name(u)) == Part::Test;
+    let mut users: Vec<u32> = (0..log.users.len() as u32).filter(|u| is_held(*u)).collect();
+    let mut flags = vec![false; log.users.len()];
+    let (x, shown) = match &model.factors {
+        // Features come from half of a user's exposures, and the other half is measured on.
+        Some(factors) => {
+            let shown = log.exposures.filter(|t, u| {
+                is_held(u.0) && rule.is_shown(log.users.name(u.0), log.items.name(t.0))
+            });
+            let mut x = factors.fold_in(&shown)?;
+            model.standard.apply(&mut x)?;
+            (x, Some(shown))
+        }
+        None => {
+            let width = model.features.width();
+            let mut rows = model.features.values().to_vec();
+            rows.resize(log.users.len() * width, 0.0);
+            let mut missing = vec![false; log.users.len()];
+            missing[known as usize..].fill(true);
+            if let Some(path) = &args.users {
+                let table = read_ready_users(path, model, &args.log)?;
+                for u in 0..table.ids.len() as u32 {
+                    if let Some(place) = log.users.get(table.ids.name(u)) {
+                        rows[place as usize * width..][..width].copy_from_slice(table.features.row(u));
+                        missing[place as usize] = false;
+                    }
+                }
+            }
+            let without = missing.iter().filter(|m| **m).count();
+            if without > 0 {
+                tracing::warn!("{} users are new and have no features: give --users", output::count(without));
+                users.retain(|u| !missing[*u as usize]);
+            }
+            (Instances::new(width, rows)?, None)
+        }
+    };
+    if users.is_empty() {
+        let why = "every user in the data was trained on: train with `test` above 0, or give data of other users";
+        return Err(Error::config("evaluation", why).into());
+    }
+    users.iter().for_each(|u| flags[*u as usize] = true);
+    let hidden = |t: cadet::TaskId, u: InstanceId| {
+        shown.is_none() || !rule.is_shown(log.users.name(u.0), log.items.name(t.0))
+    };
+    let targets = log.exposures.filter(|t, u| flags[u.0 as usize] && hidden(t, u));
+    Ok(Held { x, users, targets, shown })
+}
+
+type LabelAuc = (String, LabelRule, Option<Summary>);
+
+fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str) -> Result<Vec<LabelAuc>> {
+    let labels = read_labels(path, user_col)?;
+    let mut found = Vec::new();
+    for column in &labels.columns {
+        let mut category = vec![None; log.users.len()];
+        for (row, label) in column.rows.iter().enumerate() {
+            if let Some(user) = log.users.get(labels.ids.name(row as u32)) {
+                category[user as usize] = *label;
+            }
+        }
+        for rule in [LabelRule::Count, LabelRule::Lift] {
+            let aucs = label_auc(
+                &model.ratio,
+                &held.x,
+                &held.users,
+                &log.exposures,
+                &category,
+                column.categories.len(),
+                rule,
+                &model.trained,
+            )?;
+            found.push((column.name.clone(), rule, Summary::of(aucs.iter().map(|i| i.auc))));
+        }
+    }
+    Ok(found)
+}
+
+fn write_items(path: &Path, item_col: &str, log: &Log, items: &[ItemAuc]) -> Result<()> {
+    let columns = [(item_col, Kind::Id), ("held_out_exposures", Kind::U32), ("exposure_auc", Kind::F64)];
+    let mut writer = TableWriter::create(path, None, &columns)?;
+    let names: Vec<IdRef<'_>> = items.iter().map(|i| log.items.name(i.task.0)).collect();
+    let sizes: Vec<u32> = items.iter().map(|i| i.exposures as u32).collect();
+    let aucs: Vec<f64> = items.iter().map(|i| i.auc).collect();
+    writer.write(&[Values::Id(&names), Values::U32(&sizes), Values::F64(&aucs)])?;
+    Ok(writer.finish()?)
+}
+
+fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
+    let mut text = format!(
+        "{} held-out users, {} exposures to items the model knows.\n\n",
+        output::count(found.users),
+        output::count(found.exposures)
+    );
+    let auc = found.exposure_auc.map_or("none".into(), |a| format!("{a:.3}"));
+    let items = found.exposure_auc.map_or(0, |a| a.count);
+    let rows = vec![
+        vec!["exposure AUC".into(), auc, format!("mean ± sd over {} items, chance 0.5", output::count(items))],
+        vec!["contrastive loss".into(), format!("{:.4}", found.loss), format!("chance {:.4}", found.chance_loss)],
+        vec!["calibration error".into(), format!("{:.3}", found.calibration.error), "0 is perfect".into()],
+    ];
+    text += &output::table(&["measure", "value", ""], &rows);
+    let sizes: Vec<Vec<String>> = found
+        .by_size
+        .iter()
+        .map(|b| vec![format!("{}–{}", b.from, b.to), output::count(b.auc.count), format!("{:.3}", b.auc)])
+        .collect();
+    text += "\nBy held-out exposures of the item:\n";
+    text += &output::table(&["exposures", "items", "exposure AUC"], &sizes);
+    let bins: Vec<Vec<String>> = found
+        .calibration
+        .bins
+        .iter()
+        .map(|b| vec![format!("{:.3}", b.predicted), format!("{:.3}", b.observed), output::count(b.count)])
+        .collect();
+    text += "\nCalibration: chance of coming from the audience rather than the population\n";
+    text += &output::table(&["predicted", "observed", "pairs"], &bins);
+    if !labels.is_empty() {
+        let rows: Vec<Vec<String>> = labels
+            .iter()
+            .map(|(label, rule, auc)| {
+                let rule = match rule {
+                    LabelRule::Count => "most against least frequent",
+                    LabelRule::Lift => "highest against lowest lift",
+                };
+                let shown = auc.map_or("none".into(), |a| format!("{a:.3}"));
+                vec![label.clone(), rule.into(), shown, output::count(auc.map_or(0, |a| a.count))]
+            })
+            .collect();
+        text += "\nBy label: nominal against anomalous held-out users\n";
+        text += &output::table(&["label", "rule", "AUC", "items"], &rows);
+    }
+    text
+}

@@ -1,0 +1,54 @@
+//! `cadet inspect`: what is in a model, and where it came from.
+
+use anyhow::Result;
+use cadet::{TaskId, store};
+
+use crate::args::{Global, Inspect};
+use crate::output::{self, count};
+
+pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
+    let model = store::load(&args.model)?;
+    let m = &model.manifest;
+    if global.json {
+        return output::print_json(m);
+    }
+    let s = &m.settings;
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let init = match &model.pre {
+        Some(pre) => format!("learned from {} seed tasks ({:?})", pre.seeds.len(), s.seed_choice).to_lowercase(),
+        None => "random".into(),
+    };
+    let best = &m.history.epochs[m.history.best - 1];
+    let mut rows = vec![
+        row("made by", format!("cadet {} ({} kernel), folder version {}", m.cadet, m.kernel, m.version)),
+        row("trained on", m.data.sources.join(", ")),
+        row("data", format!("{} exposures ({} events)", count(m.data.exposures), count(m.data.events))),
+        row("users", format!("{} × {} features{}", count(m.data.users), m.data.features, match m.data.learned_features {
+            true => " learned from the exposures",
+            false => "",
+        })),
+        row("items", format!("{}, {} trained", count(m.data.items), count(model.trained.iter().filter(|t| **t).count()))),
+        row("net", format!("{} + {} → {:?} → 1", m.data.features, s.embedding, s.hidden)),
+        row("embeddings", init),
+        row("kept", format!("epoch {} of {}, training loss {:.4}", m.history.best, m.history.epochs.len(), best.train_loss)),
+    ];
+    if let Some(metrics) = &m.metrics {
+        let auc = metrics.exposure_auc.map(|a| format!("{a:.3} over {} items", count(a.count)));
+        rows.push(row("exposure AUC", auc.unwrap_or_else(|| "none".into())));
+        rows.push(row("test loss", format!("{:.4} (chance {:.4})", metrics.loss, metrics.chance_loss)));
+    }
+    rows.push(row("seed", s.seed.to_string()));
+    rows.push(row("data sha256", m.data.sha256.clone()));
+    let width = rows.iter().map(|r| r[0].chars().count()).max().unwrap_or(0);
+    let mut text: String = rows.iter().map(|r| format!("  {:width$}  {}\n", r[0], r[1])).collect();
+    let mut sizes: Vec<(usize, u32)> =
+        model.exposures.audiences().map(|(t, a)| (a.instances.len(), t.0)).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let largest = sizes.iter().take(5).map(|(n, t)| {
+        let basis = format!("{:?}", model.calibrator.basis(*t)).to_lowercase();
+        vec![model.items.name(*t).to_string(), count(*n), format!("{:.0}", model.exposures.mass(TaskId(*t))), basis]
+    });
+    text += "\nLargest items:\n";
+    text += &output::table(&["item", "users", "weight", "p-values from"], &largest.collect::<Vec<_>>());
+    output::print(&text)
+}

@@ -1,0 +1,290 @@
+//! `cadet score`: familiarity, quantile, p-value and exact count for pairs, or for all of them.
+
+use anyhow::Result;
+use cadet::model::Model;
+use cadet::scorer::{Halves, Scorer, Verdict};
+use cadet::{IdRef, TaskId, store};
+use cadet_data::{Kind, PairChunk, PairReader, TableWriter, UserTable, Values};
+use rayon::prelude::*;
+use serde_json::json;
+
+use super::{columns, read_ready_users, stacked};
+use crate::args::{Global, Mode, Per, Score};
+use crate::output;
+
+/// Pairs scored together.
+const CHUNK: usize = 1 << 18;
+/// Users whose items are ranked together.
+const BLOCK: usize = 1024;
+
+const OK: &str = "ok";
+const UNKNOWN_USER: &str = "unknown_user";
+const UNKNOWN_ITEM: &str = "unknown_item";
+const UNTRAINED_ITEM: &str = "untrained_item";
+
+pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
+    let model = store::load(&args.model)?;
+    let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &args.log)).transpose()?;
+    let scorer = Scorer::new(&model)?;
+    let halves = scorer.halves(&stacked(&model, extra.as_ref())?)?;
+    let job = Job { model: &model, extra: extra.as_ref(), scorer, halves };
+    let mut table = Table::create(args)?;
+    match &args.pairs {
+        Some(path) => {
+            let bar = output::bar("scoring", None);
+            let mut pairs = PairReader::open(path, &columns(&args.log, None), args.log.skip_bad)?;
+            while let Some(chunk) = pairs.next_chunk(CHUNK)? {
+                job.score_pairs(&chunk, &mut table)?;
+                bar.set_message(format!("{} pairs", output::count(pairs.rows())));
+            }
+            output::warn_skipped(pairs.skipped());
+        }
+        None if args.top.is_some() && args.per == Per::User => job.score_top_items(args, &mut table)?,
+        None => job.score_all(args, &mut table)?,
+    }
+    let counts = table.finish()?;
+    let total: u64 = counts.iter().map(|(_, n)| n).sum();
+    if global.json {
+        let statuses: serde_json::Map<_, _> = counts.iter().map(|(s, n)| ((*s).to_owned(), json!(n))).collect();
+        // With the table itself on stdout there is no room for anything else.
+        return match args.out.as_os_str() == "-" {
+            true => Ok(()),
+            false => output::print_json(&json!({"out": args.out, "rows": total, "status": statuses})),
+        };
+    }
+    for (status, n) in counts.iter().filter(|(status, n)| *status != OK && *n > 0) {
+        tracing::warn!("{} of {} pairs have status {status}", output::count(*n), output::count(total));
+    }
+    if args.out.as_os_str() != "-" {
+        output::print(&format!("{} pairs scored: {}", output::count(total), args.out.display()))?;
+    }
+    Ok(())
+}
+
+struct Job<'a> {
+    model: &'a Model,
+    extra: Option<&'a UserTable>,
+    scorer: Scorer<'a>,
+    /// Of the model's users, then of the extra ones.
+    halves: Halves,
+}
+
+/// One row of the result.
+#[derive(Clone, Copy)]
+struct Row {
+    verdict: Option<Verdict>,
+    times_seen: u32,
+    status: &'static str,
+}
+
+impl Job<'_> {
+    /// Where a user's half is: features given now win over those of the model.
+    fn place(&self, name: IdRef<'_>) -> Option<u32> {
+        let extra = self.extra.and_then(|t| t.ids.get(name)).map(|i| i + self.model.users.len() as u32);
+        extra.or_else(|| self.model.users.get(name))
+    }
+
+    fn score_pairs(&self, chunk: &PairChunk, table: &mut Table) -> Result<()> {
+        let places: Vec<Option<u32>> = (0..chunk.users().len() as u32).map(|u| self.place(chunk.users().name(u))).collect();
+        let known: Vec<Option<u32>> =
+            (0..chunk.users().len() as u32).map(|u| self.model.users.get(chunk.users().name(u))).collect();
+        let tasks: Vec<Option<u32>> =
+            (0..chunk.items().len() as u32).map(|i| self.model.items.get(chunk.items().name(i))).collect();
+        let status = |user: u32, item: u32| match (tasks[item as usize], places[user as usize]) {
+            (None, _) => UNKNOWN_ITEM,
+            (Some(task), _) if !self.model.trained[task as usize] => UNTRAINED_ITEM,
+            (_, None) => UNKNOWN_USER,
+            _ => OK,
+        };
+        let mut rows: Vec<Row> = chunk
+            .rows()
+            .iter()
+            .map(|(user, item)| {
+                let seen = match (tasks[*item as usize], known[*user as usize]) {
+                    (Some(task), Some(user)) => self.model.exposures.audience(TaskId(task)).times_seen(user),
+                    _ => 0,
+                };
+                Row { verdict: None, times_seen: seen, status: status(*user, *item) }
+            })
+            .collect();
+        // One item at a time: what it brings to the net and its reference are worked out once.
+        let mut order: Vec<u32> = (0..rows.len() as u32).filter(|i| rows[*i as usize].status == OK).collect();
+        order.sort_by_key(|i| chunk.rows()[*i as usize].1);
+        let groups: Vec<&[u32]> =
+            order.chunk_by(|a, b| chunk.rows()[*a as usize].1 == chunk.rows()[*b as usize].1).collect();
+        let verdicts: Vec<Vec<Verdict>> = groups
+            .par_iter()
+            .map(|group| {
+                let (_, item) = chunk.rows()[group[0] as usize];
+                let users: Vec<u32> =
+                    group.iter().filter_map(|i| places[chunk.rows()[*i as usize].0 as usize]).collect();
+                let task = TaskId(tasks[item as usize].unwrap_or_default());
+                self.scorer.task(task).verdicts(&self.halves.select(&users))
+            })
+            .collect();
+        for (group, verdicts) in groups.iter().zip(verdicts) {
+            group.iter().zip(verdicts).for_each(|(i, v)| rows[*i as usize].verdict = Some(v));
+        }
+        let users: Vec<IdRef<'_>> = (0..chunk.len()).map(|i| chunk.user(i)).collect();
+        let items: Vec<IdRef<'_>> = (0..chunk.len()).map(|i| chunk.item(i)).collect();
+        table.write(&users, &items, &rows)
+    }
+
+    /// Every trained item with every user, or its top users.
+    fn score_all(&self, args: &Score, table: &mut Table) -> Result<()> {
+        let tasks = self.trained();
+        let bar = output::bar("scoring", Some(tasks.len() as u64));
+        let users = self.user_names();
+        // A few items side by side, then written in order.
+        for group in tasks.chunks(4 * rayon::current_num_threads()) {
+            let scored: Vec<Vec<(u32, Row)>> = group
+                .par_iter()
+                .map(|task| {
+                    let verdicts = self.scorer.task(*task).verdicts(&self.halves);
+                    let mut rows: Vec<(u32, Row)> = (0..).zip(verdicts).map(|(u, v)| (u, self.row(*task, u, v))).collect();
+                    keep_top(&mut rows, args, |(_, row)| row.verdict.map_or(0.0, |v| v.familiarity));
+                    rows
+                })
+                .collect();
+            for (task, scored) in group.iter().zip(scored) {
+                let names: Vec<IdRef<'_>> = scored.iter().map(|(u, _)| users[*u as usize]).collect();
+                let items = vec![self.model.items.name(task.0); scored.len()];
+                let rows: Vec<Row> = scored.iter().map(|(_, row)| *row).collect();
+                table.write(&names, &items, &rows)?;
+            }
+            bar.inc(group.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// The top items of every user.
+    fn score_top_items(&self, args: &Score, table: &mut Table) -> Result<()> {
+        let tasks = self.trained();
+        let users = self.user_names();
+        let bar = output::bar("scoring", Some(users.len() as u64));
+        let all: Vec<u32> = (0..users.len() as u32).collect();
+        for block in all.chunks(BLOCK) {
+            let halves = self.halves.select(block);
+            let matrix = self.model.ratio.matrix(&tasks, &halves);
+            let tops: Vec<Vec<(u32, f32)>> = (0..block.len())
+                .into_par_iter()
+                .map(|u| {
+                    let column = (0..tasks.len()).map(|t| (t as u32, matrix[t * block.len() + u]));
+                    let mut items: Vec<(u32, f32)> = column.collect();
+                    keep_top(&mut items, args, |(_, f)| *f);
+                    items
+                })
+                .collect();
+            // Quantiles and p-values are per item, so the block's winners are gone through item by item.
+            let mut wanted: Vec<(u32, u32, u32)> = Vec::new();
+            for (u, top) in tops.iter().enumerate() {
+                wanted.extend(top.iter().enumerate().map(|(rank, (t, _))| (*t, u as u32, rank as u32)));
+            }
+            wanted.sort_unstable();
+            let judged: Vec<((u32, u32), Verdict)> = wanted
+                .chunk_by(|a, b| a.0 == b.0)
+                .collect::<Vec<_>>()
+                .into_par_iter()
+                .flat_map_iter(|group| {
+                    let ready = self.scorer.task(tasks[group[0].0 as usize]);
+                    let tops = &tops;
+                    group.iter().map(move |(_, u, rank)| {
+                        ((*u, *rank), ready.verdict(tops[*u as usize][*rank as usize].1))
+                    })
+                })
+                .collect();
+            let mut judged = judged;
+            judged.sort_unstable_by_key(|(place, _)| *place);
+            let place = |u: u32, rank: u32| tasks[tops[u as usize][rank as usize].0 as usize];
+            let rows: Vec<Row> =
+                judged.iter().map(|((u, rank), v)| self.row(place(*u, *rank), block[*u as usize], *v)).collect();
+            let names: Vec<IdRef<'_>> = judged.iter().map(|((u, _), _)| users[block[*u as usize] as usize]).collect();
+            let items: Vec<IdRef<'_>> =
+                judged.iter().map(|((u, rank), _)| self.model.items.name(place(*u, *rank).0)).collect();
+            table.write(&names, &items, &rows)?;
+            bar.inc(block.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn row(&self, task: TaskId, place: u32, verdict: Verdict) -> Row {
+        let users = self.model.users.len() as u32;
+        let known = match self.extra {
+            Some(table) if place >= users => self.model.users.get(table.ids.name(place - users)),
+            _ => Some(place),
+        };
+        let times_seen = known.map_or(0, |u| self.model.exposures.audience(task).times_seen(u));
+        Row { verdict: Some(verdict), times_seen, status: OK }
+    }
+
+    fn trained(&self) -> Vec<TaskId> {
+        (0..).map(TaskId).zip(&self.model.trained).filter(|(_, t)| **t).map(|(task, _)| task).collect()
+    }
+
+    fn user_names(&self) -> Vec<IdRef<'_>> {
+        let known = (0..self.model.users.len() as u32).map(|u| self.model.users.name(u));
+        let extra = self.extra.into_iter().flat_map(|t| (0..t.ids.len() as u32).map(|u| t.ids.name(u)));
+        known.chain(extra).collect()
+    }
+}
+
+/// Keeps the `--top` of a list, best first.
+fn keep_top<T>(list: &mut Vec<T>, args: &Score, familiarity: impl Fn(&T) -> f32) {
+    let Some(top) = args.top else { return };
+    let sign = if args.mode == Mode::Common { -1.0 } else { 1.0 };
+    let by = |a: &T, b: &T| (sign * familiarity(a)).total_cmp(&(sign * familiarity(b)));
+    if top < list.len() && top > 0 {
+        list.select_nth_unstable_by(top - 1, by);
+    }
+    list.truncate(top);
+    list.sort_by(by);
+}
+
+/// The result on its way out.
+struct Table {
+    writer: TableWriter,
+    counts: [(&'static str, u64); 4],
+}
+
+impl Table {
+    fn create(args: &Score) -> Result<Self> {
+        let columns = [
+            (args.log.user_col.as_str(), Kind::Id),
+            (args.log.item_col.as_str(), Kind::Id),
+            ("familiarity", Kind::F32),
+            ("quantile", Kind::F32),
+            ("p_value", Kind::F32),
+            ("times_seen", Kind::U32),
+            ("status", Kind::Str),
+        ];
+        let writer = TableWriter::create(&args.out, None, &columns)?;
+        Ok(Self { writer, counts: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM].map(|s| (s, 0)) })
+    }
+
+    fn write(&mut self, users: &[IdRef<'_>], items: &[IdRef<'_>], rows: &[Row]) -> Result<()> {
+        let of = |f: fn(&Verdict) -> f32| -> Vec<f32> {
+            rows.iter().map(|r| r.verdict.as_ref().map_or(f32::NAN, f)).collect()
+        };
+        let (f, q, p) = (of(|v| v.familiarity), of(|v| v.quantile), of(|v| v.p_value));
+        let seen: Vec<u32> = rows.iter().map(|r| r.times_seen).collect();
+        let status: Vec<&str> = rows.iter().map(|r| r.status).collect();
+        for (status, count) in &mut self.counts {
+            *count += rows.iter().filter(|r| r.status == *status).count() as u64;
+        }
+        let columns = [
+            Values::Id(users),
+            Values::Id(items),
+            Values::F32(&f),
+            Values::F32(&q),
+            Values::F32(&p),
+            Values::U32(&seen),
+            Values::Str(&status),
+        ];
+        Ok(self.writer.write(&columns)?)
+    }
+
+    fn finish(self) -> Result<[(&'static str, u64); 4]> {
+        self.writer.finish()?;
+        Ok(self.counts)
+    }
+}

@@ -1,0 +1,245 @@
+//! `cadet train`: exposures in, a model folder out.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cadet::estimator::Estimator;
+use cadet::model::Model;
+use cadet::pipeline::{self, Observe, Stage};
+use cadet::store::{self, Checkpoint};
+use cadet::trainer::{End, Progress, Signal, Watch};
+use cadet::{At, Error, InstanceId};
+use cadet_data::{Log, ReadOptions, UserOptions, align, read_exposures, read_users};
+use indicatif::ProgressBar;
+
+use super::columns;
+use crate::args::{Global, LogFlags, Train};
+use crate::{cost, output, report, settings};
+
+pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
+    let clock = Instant::now();
+    let settings = settings::resolve(&args.settings, global.seed)?;
+    store::check_writable(&args.out)?;
+    let read = read_log(&args.data, &args.log, args.weight_col.clone())?;
+    let log = with_features(read, args)?;
+    let mut watch = Watcher::new(Some(&args.out), args.resume);
+    output::listen_for_ctrl_c();
+    let mut model = pipeline::fit(log, &settings, &mut watch)?;
+    fill_costs(&mut model, clock);
+    store::save(&model, &args.out)?;
+    if model.manifest.history.end != End::Interrupted {
+        watch.forget()?;
+    }
+    if let Some(path) = &args.report {
+        report::write(path, &report::of_model(&model)?)?;
+    }
+    match global.json {
+        true => output::print_json(&model.manifest),
+        false => output::print(&summary(&model, &args.out, &watch)),
+    }
+}
+
+pub(crate) fn fill_costs(model: &mut Model, clock: Instant) {
+    let train = &mut model.manifest.train;
+    train.wall_seconds = clock.elapsed().as_secs_f64();
+    train.cpu_seconds = cost::cpu_seconds();
+    train.peak_rss_bytes = cost::peak_rss_bytes();
+}
+
+/// Reads exposures behind a progress bar.
+pub(crate) fn read_log(data: &[PathBuf], flags: &LogFlags, weight: Option<String>) -> Result<Log> {
+    let options = ReadOptions { columns: columns(flags, weight), skip_bad: flags.skip_bad };
+    let bar = output::bar("reading", Some(100));
+    let log = read_exposures(data, &options, &|p| {
+        p.total_bytes.inspect(|total| bar.set_length((*total).max(1)));
+        bar.set_position(p.bytes);
+        bar.set_message(format!("{} rows", output::count(p.rows)));
+    })?;
+    bar.finish_and_clear();
+    output::warn_skipped(&log.skipped);
+    Ok(log)
+}
+
+/// Joins the log with the users file, where there is one.
+fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
+    let mut sources: Vec<String> = log.sources.iter().map(|s| s.path.display().to_string()).collect();
+    let mut exposures = log.exposures;
+    let features = match &args.users {
+        None => None,
+        Some(path) => {
+            let columns = args.user_features.clone();
+            let options = UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
+            let table = read_users(path, &options)?;
+            output::warn_skipped(&table.skipped);
+            sources.push(path.display().to_string());
+            let aligned = align(&table, &log.users, args.log.skip_bad)?;
+            if !aligned.missing.is_empty() {
+                let before = exposures.len();
+                exposures = exposures.filter(|_, u: InstanceId| aligned.missing.binary_search(&u.0).is_err());
+                tracing::warn!(
+                    "left out {} exposures of {} users without features in {}",
+                    output::count(before - exposures.len()),
+                    output::count(aligned.missing.len()),
+                    path.display()
+                );
+                if exposures.is_empty() {
+                    let what = "has features for none of the users in the log: check the ids and --user-col";
+                    return Err(Error::data(path, At::File, what).into());
+                }
+            }
+            Some(aligned.features)
+        }
+    };
+    Ok(pipeline::Log { users: log.users, items: log.items, exposures, features, sources })
+}
+
+/// Shows progress, keeps checkpoints, and listens for Ctrl-C.
+pub(crate) struct Watcher {
+    out: Option<PathBuf>,
+    resume: bool,
+    checkpoint: Option<Checkpoint>,
+    stage: Stage,
+    saved: Instant,
+    bar: ProgressBar,
+}
+
+impl Watcher {
+    /// Keeps checkpoints beside `out`, where there is one.
+    pub(crate) fn new(out: Option<&Path>, resume: bool) -> Self {
+        Self {
+            out: out.map(Path::to_owned),
+            resume,
+            checkpoint: None,
+            stage: Stage::Features,
+            saved: Instant::now(),
+            bar: ProgressBar::hidden(),
+        }
+    }
+
+    fn forget(&self) -> Result<()> {
+        Ok(self.checkpoint.as_ref().map_or(Ok(()), Checkpoint::remove)?)
+    }
+}
+
+/// Checkpoints are at least this far apart, so that short runs are not slowed down by them.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+
+impl Watch for Watcher {
+    fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> Signal {
+        self.bar.set_length((epochs * of) as u64);
+        self.bar.set_position(((epoch - 1) * of + done) as u64);
+        if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
+    }
+
+    fn epoch(&mut self, model: &dyn Estimator, progress: &Progress) -> cadet::Result<()> {
+        let history = &progress.history;
+        if let Some(last) = history.epochs.last() {
+            let valid = last.valid.map(|v| format!("held-out loss {:.4}, AUC {:.4}", v.loss, v.auc));
+            let valid = valid.unwrap_or_default();
+            self.bar.set_message(format!("epoch {} (best {})  {valid}", last.epoch, history.best));
+            tracing::info!(
+                "{}: epoch {}, training loss {:.4}, {valid}{}",
+                self.stage.name(),
+                last.epoch,
+                last.train_loss,
+                if history.best == last.epoch { ", best so far" } else { "" }
+            );
+        }
+        match &self.checkpoint {
+            Some(checkpoint) if self.saved.elapsed() >= CHECKPOINT_EVERY => {
+                checkpoint.save(self.stage.name(), model, progress)?;
+                self.saved = Instant::now();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Observe for Watcher {
+    fn begin(&mut self, about: &str) -> cadet::Result<()> {
+        let Some(out) = &self.out else { return Ok(()) };
+        let checkpoint = Checkpoint::of(out, about);
+        match (self.resume, checkpoint.exists()) {
+            (true, false) => tracing::warn!("nothing to resume beside {}: starting anew", out.display()),
+            (false, true) => checkpoint.remove()?,
+            _ => {}
+        }
+        self.checkpoint = Some(checkpoint);
+        Ok(())
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.bar.finish_and_clear();
+        let counted = matches!(stage, Stage::Seeds | Stage::Ratio);
+        self.bar = output::bar(stage.name(), counted.then_some(1));
+        tracing::info!("{}", stage.name());
+    }
+
+    fn resume(&mut self, stage: Stage, model: &mut dyn Estimator) -> cadet::Result<Option<Progress>> {
+        match &self.checkpoint {
+            Some(checkpoint) if self.resume => {
+                let progress = checkpoint.load(stage.name(), model)?;
+                if let Some(p) = &progress {
+                    tracing::warn!("{}: going on after epoch {}", stage.name(), p.history.epochs.len());
+                }
+                Ok(progress)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
+    let m = &model.manifest;
+    let best = &m.history.epochs[m.history.best - 1];
+    let mut text = format!(
+        "Trained on {} exposures of {} items by {} users ({} features{}).\n",
+        output::count(m.data.exposures),
+        output::count(m.data.items),
+        output::count(m.data.users),
+        m.data.features,
+        if m.data.learned_features { ", learned" } else { "" },
+    );
+    let ended = match m.history.end {
+        End::Finished => "",
+        End::Early => ", stopped early",
+        End::Interrupted => ", interrupted",
+    };
+    text += &format!("Kept epoch {} of {}{ended}.\n\n", best.epoch, m.history.epochs.len());
+    let mut rows = vec![vec!["training loss".into(), format!("{:.4}", best.train_loss), "chance 1.3863".into()]];
+    if let Some(valid) = best.valid {
+        rows.push(vec!["validation loss".into(), format!("{:.4}", valid.loss), "chance 1.3863".into()]);
+    }
+    if let Some(metrics) = &m.metrics {
+        rows.push(vec!["test loss".into(), format!("{:.4}", metrics.loss), "chance 1.3863".into()]);
+        if let Some(auc) = metrics.exposure_auc {
+            let note = format!("mean ± sd over {} items, {} test users", output::count(auc.count), output::count(metrics.users));
+            rows.push(vec!["exposure AUC".into(), format!("{auc:.3}"), note]);
+        }
+        let note = "gap between σ(familiarity) and what happened".into();
+        rows.push(vec!["calibration error".into(), format!("{:.3}", metrics.calibration.error), note]);
+    }
+    rows.push(vec![
+        "speed".into(),
+        format!("{:.2} M positives/s", m.train.positives_per_second / 1e6),
+        format!("{} threads, {} kernel", m.train.threads, m.kernel),
+    ]);
+    rows.push(vec![
+        "cost".into(),
+        format!("{:.1} s", m.train.wall_seconds),
+        format!("{:.1} CPU-s, {} at most", m.train.cpu_seconds, output::bytes(m.train.peak_rss_bytes)),
+    ]);
+    text += &output::table(&["", "", ""], &rows);
+    text += &format!("\nModel: {}\n", out.display());
+    if m.history.end == End::Interrupted {
+        let folder = watch.checkpoint.as_ref().filter(|c| c.exists()).map(|c| c.folder().display().to_string());
+        text += &match folder {
+            Some(folder) => format!("The same command with --resume goes on from {folder}.\n"),
+            None => String::from("It was stopped before the first checkpoint; the model is usable as it is.\n"),
+        };
+    }
+    text
+}

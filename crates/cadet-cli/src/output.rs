@@ -1,0 +1,173 @@
+//! What people see: tables on stdout, everything else on stderr.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cadet::Error;
+use cadet_data::Skipped;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::settings::Usage;
+
+/// Logs go to stderr: warnings, with -v information, with -vv everything.
+pub(crate) fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+/// The threads that all work is done on.
+pub(crate) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
+    if threads == Some(0) {
+        return Err(Usage("--threads: must be at least 1".into()).into());
+    }
+    rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build().context("no threads could be started")
+}
+
+/// One line on stderr; 2 for bad usage or input, 1 for what failed on the way.
+pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
+    // A reader that closed the pipe has seen enough.
+    let io = error.chain().find_map(|e| e.downcast_ref::<std::io::Error>());
+    if io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    let line = format!("{error:#}").replace('\n', " ");
+    // Nothing can be done where not even stderr can be written to.
+    let _ = writeln!(std::io::stderr(), "cadet: {line}");
+    let bad_input = match error.downcast_ref::<Error>() {
+        Some(Error::Diverged { .. }) => false,
+        Some(_) => true,
+        None => error.downcast_ref::<Usage>().is_some(),
+    };
+    ExitCode::from(if bad_input { 2 } else { 1 })
+}
+
+/// Prints a result.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Prints a result for machines.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&serde_json::to_string_pretty(value)?)
+}
+
+/// Lines up columns: the first on the left, the others on the right.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |c: usize| {
+        let cells = rows.iter().map(|r| r[c].chars().count());
+        cells.chain([header[c].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let mut out = String::from("  ");
+        for (c, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            let space = " ".repeat(width - cell.chars().count());
+            let (left, right) = if c == 0 { ("", space.as_str()) } else { (space.as_str(), "") };
+            out.push_str(&format!("{left}{cell}{right}  "));
+        }
+        out.trim_end().to_owned() + "\n"
+    };
+    let mut out = line(header.to_vec());
+    out.push_str(&line(widths.iter().map(|w| "─".repeat(*w)).collect::<Vec<_>>().iter().map(String::as_str).collect()));
+    rows.iter().for_each(|row| out.push_str(&line(row.iter().map(String::as_str).collect())));
+    out
+}
+
+/// 1234567 → "1,234,567".
+pub(crate) fn count(n: impl TryInto<u64>) -> String {
+    let digits = n.try_into().unwrap_or(0).to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes in the unit that suits them.
+pub(crate) fn bytes(n: u64) -> String {
+    let (value, unit) = match n {
+        n if n >= 1 << 30 => (n as f64 / f64::from(1 << 30), "GiB"),
+        n if n >= 1 << 20 => (n as f64 / f64::from(1 << 20), "MiB"),
+        n => (n as f64 / 1024.0, "KiB"),
+    };
+    format!("{value:.1} {unit}")
+}
+
+/// A bar on a terminal, nothing elsewhere.
+pub(crate) fn bar(what: &str, total: Option<u64>) -> ProgressBar {
+    let bar = match total {
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::new_spinner(),
+    };
+    let form = match total {
+        Some(_) => "{prefix:>12} {wide_bar} {percent:>3} %  {msg}  {eta}",
+        None => "{prefix:>12} {spinner} {msg}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    bar.set_prefix(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Says which rows were left out, and why.
+pub(crate) fn warn_skipped(skipped: &Skipped) {
+    for reason in &skipped.reasons {
+        tracing::warn!("left out {} rows: {} (first: {})", count(reason.rows), reason.reason, reason.first);
+    }
+}
+
+static ASKED_TO_STOP: AtomicBool = AtomicBool::new(false);
+
+/// From here on the first Ctrl-C asks to stop, and the second stops at once.
+pub(crate) fn listen_for_ctrl_c() {
+    let handler = || {
+        if ASKED_TO_STOP.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        eprintln!("\ncadet: stopping after this batch and keeping the best epoch; press Ctrl-C again to drop everything");
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        tracing::warn!("Ctrl-C will stop at once, without a model: {error}");
+    }
+}
+
+/// Whether somebody pressed Ctrl-C.
+pub(crate) fn asked_to_stop() -> bool {
+    ASKED_TO_STOP.load(Ordering::SeqCst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_tables_line_up() {
+        assert_eq!([count(0u64), count(999u64), count(1_000u64), count(1_234_567u64)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(bytes(3 << 20), "3.0 MiB");
+        let shown = table(&["item", "AUC"], &[vec!["a".into(), "0.5".into()], vec!["long".into(), "0.75".into()]]);
+        assert_eq!(shown, "  item   AUC\n  ────  ────\n  a      0.5\n  long  0.75\n");
+    }
+}

@@ -1,0 +1,348 @@
+//! The report: what a model learned and how far to trust it, as one page with plots.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use cadet::metrics::CHANCE_LOSS;
+use cadet::model::Model;
+use cadet::scorer::Scorer;
+use cadet::settings::Init;
+use cadet::synth::World;
+use cadet::trainer::History;
+use cadet::{Error, TaskId};
+use cadet_plot::{
+    Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram, Lines,
+    Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
+};
+
+use crate::commands::demo::{Against, estimates_and_truths, over_seeds};
+use crate::output::{bytes, count};
+
+/// Writes a page, whole or not at all.
+pub(crate) fn write(path: &Path, page: &Page) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let partial = path.with_file_name(name);
+    let write = || {
+        let mut file = std::fs::File::create(&partial)?;
+        file.write_all(page.html().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&partial, path)
+    };
+    write().map_err(|e| Error::io(path, e))?;
+    Ok(())
+}
+
+/// The report of `cadet train`.
+pub(crate) fn of_model(model: &Model) -> Result<Page> {
+    let mut page = base(model)?;
+    page.sections = vec![training(model), trust(model), items(model, None)?, about(model)?];
+    Ok(page)
+}
+
+/// The report of `cadet demo`: the same, and the truth beside it.
+pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Result<Page> {
+    let mut page = base(model)?;
+    page.title = "cadet demo".into();
+    page.subtitle = format!(
+        "A generated world of {} users and {} items whose true familiarity is known",
+        count(model.manifest.data.users),
+        count(model.manifest.data.items)
+    );
+    let learned = |figure| over_seeds(results, Init::Learned, figure);
+    if let Some(r) = learned(|r| r.agreement.correlation) {
+        let note = format!("with the true log q/p, test users, {} worlds", r.count);
+        page.tiles.insert(0, Tile::new("Correlation", format!("{r:.3}"), note));
+    }
+    if let Some(r) = learned(|r| r.agreement.rmse) {
+        page.tiles.insert(1, Tile::new("RMSE", format!("{r:.3}"), "of the log ratio, in nats"));
+    }
+    page.sections = vec![truth(model, world, results)?, training(model), trust(model), items(model, Some(world))?, about(model)?];
+    Ok(page)
+}
+
+fn base(model: &Model) -> Result<Page> {
+    let m = &model.manifest;
+    let mut tiles = Vec::new();
+    if let Some(metrics) = &m.metrics {
+        if let Some(auc) = metrics.exposure_auc {
+            let note = format!("± {:.3} over {} items, chance 0.5", auc.sd, count(auc.count));
+            tiles.push(Tile::new("Exposure AUC", format!("{:.3}", auc.mean), note));
+        }
+        let note = format!("on test users, chance {:.3}", metrics.chance_loss);
+        tiles.push(Tile::new("Contrastive loss", format!("{:.3}", metrics.loss), note));
+    }
+    let speed = format!("{:.2} M/s", m.train.positives_per_second / 1e6);
+    tiles.push(Tile::new("Training speed", speed, format!("positives, {} threads, {}", m.train.threads, m.kernel)));
+    Ok(Page {
+        title: "cadet model report".into(),
+        subtitle: format!(
+            "{} exposures of {} items by {} users",
+            count(m.data.exposures),
+            count(m.data.items),
+            count(m.data.users)
+        ),
+        tiles,
+        footer: format!("cadet {} · seed {} · data {}", m.cadet, m.settings.seed, &m.data.sha256[..12]),
+        ..Page::default()
+    })
+}
+
+fn truth(model: &Model, world: &World, results: &[Against]) -> Result<Section> {
+    let pairs = estimates_and_truths(model, world)?;
+    // An even thinning: the plot shows a density, not every one of the pairs.
+    let step = pairs.len().div_ceil(60_000).max(1);
+    let points: Vec<(f64, f64)> = pairs.iter().step_by(step).map(|(f, r)| (*r, *f)).collect();
+    let first = results.iter().find(|r| r.init == Init::Learned);
+    let scatter = Scatter {
+        title: "Estimated against true familiarity".into(),
+        x: Axis::new("True log q/p").unit("nats"),
+        y: Axis::new("Estimate").unit("nats"),
+        groups: vec![PointGroup::new("test users × items", points)],
+        identity: true,
+        annotation: first.map_or(String::new(), |r| {
+            format!("r = {:.3}, RMSE {:.3}", r.agreement.correlation, r.agreement.rmse)
+        }),
+        ..Scatter::default()
+    };
+    let similarity = similarity(model);
+    let mut table = Table {
+        caption: "Every row is one world and one model; correlation and RMSE on test users".into(),
+        columns: vec![
+            Column::new("Embeddings start"),
+            Column::new("World").decimals(0),
+            Column::new("Correlation").decimals(4).best(Best::Highest),
+            Column::new("RMSE").decimals(4).best(Best::Lowest),
+            Column::new("Seconds").decimals(1),
+        ],
+        rows: Vec::new(),
+    };
+    for r in results {
+        let name = if r.init == Init::Learned { "learned" } else { "random" };
+        table.rows.push(vec![
+            name.into(),
+            Cell::Number(r.seed as f64),
+            Cell::Number(r.agreement.correlation),
+            Cell::Number(r.agreement.rmse),
+            Cell::Number(r.seconds),
+        ]);
+    }
+    Ok(Section::new("Against the truth")
+        .prose("The world was generated, so the true familiarity of every user with every item can be worked out exactly. The model saw only features and exposures of the training users; every figure here is on test users.")
+        .figures([
+            Figure::new(scatter.svg(), "On the line, the estimate is exact. Far left, few exposures tell how low is low."),
+            Figure::new(similarity.svg(), "Cosine of the items' embeddings, the largest items, sorted by group. Blocks are items with similar audiences."),
+        ])
+        .table(table))
+}
+
+/// How alike the largest items are, neighbours side by side.
+fn similarity(model: &Model) -> Heatmap {
+    const MOST: usize = 100;
+    let mut heatmap = Heatmap {
+        title: "Similarity of items".into(),
+        x: Axis::new("Item"),
+        y: Axis::new("Item"),
+        value: Axis::new("Cosine").range(-1.0, 1.0),
+        colours: Colours::Diverging,
+        ..Heatmap::default()
+    };
+    let Ok(embeddings) = model.ratio.embeddings() else { return heatmap };
+    let mut tasks: Vec<u32> = (0..model.items.len() as u32).filter(|t| model.trained[*t as usize]).collect();
+    tasks.sort_by_key(|t| std::cmp::Reverse(model.exposures.audience(TaskId(*t)).instances.len()));
+    tasks.truncate(MOST);
+    let centre = embeddings.centre();
+    // A chain in which each item is followed by the most similar one left: blocks become visible.
+    let mut chain: Vec<u32> = tasks.pop().into_iter().collect();
+    while !tasks.is_empty() {
+        let last = chain[chain.len() - 1];
+        let alike = |t: &u32| embeddings.cosine(last, *t, &centre);
+        let next = (0..tasks.len()).max_by(|a, b| alike(&tasks[*a]).total_cmp(&alike(&tasks[*b])));
+        chain.push(tasks.swap_remove(next.unwrap_or(0)));
+    }
+    heatmap.values = chain
+        .iter()
+        .map(|a| chain.iter().map(|b| f64::from(embeddings.cosine(*a, *b, &centre))).collect())
+        .collect();
+    heatmap
+}
+
+fn training(model: &Model) -> Section {
+    let m = &model.manifest;
+    let mut figures = vec![
+        Figure::new(loss_curve(&m.history, "Loss of the ratio net").svg(), "Per pair of one positive and one negative. The kept epoch has the lowest held-out loss, unless another measure was chosen."),
+        Figure::new(auc_curve(&m.history).svg(), "How often a positive scores above a negative, all items together, validation users."),
+    ];
+    if let Some(history) = &m.seed_history {
+        figures.push(Figure::new(
+            loss_curve(history, "Loss of the pre-embedding model").svg(),
+            "Trained on the seed tasks alone; its responses place all items.",
+        ));
+    }
+    Section::new("Training").figures(figures)
+}
+
+fn loss_curve(history: &History, title: &str) -> Lines {
+    let train = history.epochs.iter().map(|e| (e.epoch as f64, e.train_loss)).collect();
+    let valid: Vec<(f64, f64)> =
+        history.epochs.iter().filter_map(|e| Some((e.epoch as f64, e.valid?.loss))).collect();
+    Lines {
+        title: title.into(),
+        x: Axis::new("Epoch"),
+        y: Axis::new("Contrastive loss").unit("nats"),
+        series: vec![Series::new("training", train), Series::new("validation", valid)],
+        level: Some(Mark::new(CHANCE_LOSS, "chance")),
+        moment: Some(Mark::new(history.best as f64, format!("kept: {}", history.best))),
+        ..Lines::default()
+    }
+}
+
+fn auc_curve(history: &History) -> Lines {
+    let valid: Vec<(f64, f64)> =
+        history.epochs.iter().filter_map(|e| Some((e.epoch as f64, e.valid?.auc))).collect();
+    Lines {
+        title: "Validation AUC".into(),
+        x: Axis::new("Epoch"),
+        y: Axis::new("AUC"),
+        series: vec![Series::new("validation", valid)],
+        moment: Some(Mark::new(history.best as f64, format!("kept: {}", history.best))),
+        ..Lines::default()
+    }
+}
+
+fn trust(model: &Model) -> Section {
+    let section = Section::new("How far to trust it");
+    let Some(metrics) = &model.manifest.metrics else {
+        return section.prose("No users were held out for testing, so nothing can be said here.");
+    };
+    let bins = metrics.calibration.bins.iter().map(|b| {
+        // Two standard errors of a share.
+        let error = 2.0 * (b.observed * (1.0 - b.observed) / b.count.max(1) as f64).sqrt();
+        CalibrationBin {
+            predicted: b.predicted,
+            observed: b.observed,
+            lo: (b.observed - error).max(0.0),
+            hi: (b.observed + error).min(1.0),
+            count: b.count,
+        }
+    });
+    let calibration = Calibration {
+        title: "Calibration of the ratio".into(),
+        x: Axis::new("Predicted: σ(familiarity)"),
+        y: Axis::new("Observed share from the audience"),
+        bins: bins.collect(),
+        annotation: format!("mean gap {:.3}", metrics.calibration.error),
+        ..Calibration::default()
+    };
+    let sizes = Table {
+        caption: "Exposure AUC by the item's held-out exposures".into(),
+        columns: vec![
+            Column::new("Held-out exposures"),
+            Column::new("Items").decimals(0),
+            Column::new("Exposure AUC").decimals(3).bars(),
+        ],
+        rows: metrics
+            .by_size
+            .iter()
+            .map(|b| {
+                vec![
+                    format!("{}–{}", b.from, b.to).into(),
+                    Cell::Number(b.auc.count as f64),
+                    Cell::Spread(b.auc.mean, b.auc.sd),
+                ]
+            })
+            .collect(),
+    };
+    section
+        .prose("Measured on users that were neither trained on nor used to choose the epoch. Exposure AUC: how often an exposed user scores above one who was not exposed. It stays below 1 even for a perfect model, because who is exposed is partly chance.")
+        .figures([Figure::new(calibration.svg(), "On the line, σ(familiarity) is the chance that a user came from the item's audience rather than from the population.")])
+        .table(sizes)
+}
+
+/// Three trained items: the largest, a middling and a small one.
+pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
+    let mut tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).filter(|t| model.trained[t.0 as usize]).collect();
+    tasks.sort_by_key(|t| (std::cmp::Reverse(model.exposures.audience(*t).instances.len()), t.0));
+    let mut chosen: Vec<TaskId> = [0, tasks.len() / 2, tasks.len() * 9 / 10].iter().filter_map(|i| tasks.get(*i)).copied().collect();
+    chosen.dedup();
+    chosen
+}
+
+fn items(model: &Model, world: Option<&World>) -> Result<Section> {
+    let scorer = Scorer::new(model)?;
+    let halves = scorer.halves(&model.features)?;
+    let mut figures = Vec::new();
+    let mut table = Table {
+        caption: "The three most common and the three freshest users of each".into(),
+        columns: vec![
+            Column::new("Item"),
+            Column::new(""),
+            Column::new("User"),
+            Column::new("Familiarity").decimals(2),
+            Column::new("Quantile").decimals(3),
+            Column::new("p-value").decimals(3),
+            Column::new("Times seen").decimals(0),
+        ],
+        rows: Vec::new(),
+    };
+    if world.is_some() {
+        table.columns.push(Column::new("Truth").decimals(2));
+    }
+    for task in three_items(model) {
+        let name = model.items.name(task.0).to_string();
+        let ready = scorer.task(task);
+        let verdicts = ready.verdicts(&halves);
+        let audience = model.exposures.audience(task);
+        let of_audience = audience.instances.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
+        let of_population = ready.reference().iter().map(|f| f64::from(*f)).collect();
+        let histogram = Histogram {
+            title: format!("{name}: {} users", count(audience.instances.len())),
+            x: Axis::new("Familiarity").unit("nats"),
+            distributions: vec![Distribution::new("population", of_population), Distribution::new("audience", of_audience)],
+            ..Histogram::default()
+        };
+        figures.push(Figure::new(histogram.svg(), "Left is fresh, right is common. The further the audience stands to the right of the population, the pickier the item."));
+        let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
+        order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));
+        let ends = order.iter().take(3).map(|u| ("common", *u)).chain(order.iter().rev().take(3).map(|u| ("fresh", *u)));
+        for (end, u) in ends {
+            let v = verdicts[u as usize];
+            let mut row: Vec<Cell> = vec![
+                name.clone().into(),
+                end.into(),
+                model.users.name(u).to_string().into(),
+                Cell::Number(f64::from(v.familiarity)),
+                Cell::Number(f64::from(v.quantile)),
+                Cell::Number(f64::from(v.p_value)),
+                Cell::Number(f64::from(audience.times_seen(u))),
+            ];
+            row.extend(world.map(|w| Cell::Number(w.log_ratio(task, u))));
+            table.rows.push(row);
+        }
+    }
+    let mut section = Section::new("Audiences").figures(figures);
+    if world.is_none() {
+        section = section.figures([Figure::new(
+            similarity(model).svg(),
+            "Cosine of the items' embeddings, the largest items. Blocks are items with similar audiences.",
+        )]);
+    }
+    Ok(section
+        .prose("Familiarity is log q/p: how much more likely a user like this is in the item's audience than in the population. The quantile is the share of the population that is less familiar; a small p-value says that hardly anybody of the item's audience is this unfamiliar.")
+        .table(table))
+}
+
+fn about(model: &Model) -> Result<Section> {
+    let m = &model.manifest;
+    let cost = format!(
+        "{:.1} s, {:.1} CPU-seconds, {} of memory at most; {} positives in {} epochs, kept epoch {}.",
+        m.train.wall_seconds,
+        m.train.cpu_seconds,
+        bytes(m.train.peak_rss_bytes),
+        number(m.history.positives as f64),
+        m.history.epochs.len(),
+        m.history.best,
+    );
+    Ok(Section::new("About this model").prose(cost).details("Settings", serde_json::to_string_pretty(&m.settings)?))
+}

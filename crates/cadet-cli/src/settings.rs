@@ -1,0 +1,256 @@
+//! Where settings come from: a preset, then `cadet.toml`, then the command line; the last one wins.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use cadet::settings::Settings;
+use cadet::{At, Error};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What settings start from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Preset {
+    /// What worked best on generated worlds with a known truth
+    Default,
+    /// The paper's appendix
+    Paper,
+}
+
+/// One flag per setting. What is not given is left to the config file or the preset.
+#[derive(Debug, Clone, Default, Args, Serialize)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct SettingFlags {
+    /// Settings file [default: cadet.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub(crate) config: Option<PathBuf>,
+    /// What the settings start from [default: default]
+    #[arg(long, value_enum)]
+    #[serde(skip)]
+    pub(crate) preset: Option<Preset>,
+    /// Share of users held out to choose the best epoch and to calibrate [default: 0.1]
+    #[arg(long, value_name = "SHARE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    valid: Option<f64>,
+    /// Share of users held out to measure on [default: 0.1]
+    #[arg(long, value_name = "SHARE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<f64>,
+    /// Leave out items with fewer different users [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_exposures: Option<usize>,
+    /// Base distribution p: exposures or uniform (over users) [default: exposures]
+    #[arg(long, value_name = "BASE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+    /// Features per user, where they are learned [default: 32]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    factors: Option<usize>,
+    /// Bring features to mean 0 and spread 1 [default: true]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standardise: Option<bool>,
+    /// Numbers per item embedding [default: 16]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<usize>,
+    /// Widths of the hidden layers
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<Vec<usize>>,
+    /// Share of units dropped after each hidden layer, or one share for all [default: 0]
+    #[arg(long, value_delimiter = ',', value_name = "SHARE,…")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropout: Option<Vec<f32>>,
+    /// Where embeddings start: learned or random [default: learned]
+    #[arg(long, value_name = "INIT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    init: Option<String>,
+    /// Spread of the embeddings at the start
+    #[arg(long, value_name = "F")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    init_scale: Option<f32>,
+    /// Seed tasks of the pre-embedding model, M0
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed_tasks: Option<usize>,
+    /// How seed tasks are chosen: spread or random [default: spread]
+    #[arg(long, value_name = "CHOICE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed_choice: Option<String>,
+    /// Most passes over the seed tasks' exposures
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed_epochs: Option<usize>,
+    /// Most passes over the exposures
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epochs: Option<usize>,
+    /// Positives per step; each comes with one negative [default: 1024]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<usize>,
+    /// Adam's step size at the start [default: 0.001]
+    #[arg(long, value_name = "F")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    learning_rate: Option<f32>,
+    /// The embeddings' step size relative to the net's; 0 freezes them
+    #[arg(long, value_name = "F")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_rate: Option<f32>,
+    /// How the step size falls: cosine, or steps at --drops [default: cosine]
+    #[arg(long, value_name = "SCHEDULE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<String>,
+    /// Epochs at which the step size falls to a tenth, with --schedule steps
+    #[arg(long, value_delimiter = ',', value_name = "N,N,…")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drops: Option<Vec<usize>>,
+    /// Whether net and embeddings move together: joint or alternate [default: joint]
+    #[arg(long, value_name = "UPDATE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    update: Option<String>,
+    /// Stop after so many epochs without a better one; 0 = never
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patience: Option<usize>,
+    /// What makes an epoch the best: loss or auc, on held-out users [default: loss]
+    #[arg(long, value_name = "MEASURE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    select: Option<String>,
+}
+
+/// The settings of this run.
+pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Settings> {
+    let (path, file) = read_config(flags.config.as_deref())?;
+    let mut file = file;
+    let preset = match (flags.preset, file.remove("preset")) {
+        (Some(preset), _) => preset,
+        (None, Some(value)) => serde_json::from_value(value.clone())
+            .map_err(|_| Error::data(&path, At::File, format!("preset = {value}: expected \"default\" or \"paper\"")))?,
+        (None, None) => Preset::Default,
+    };
+    let start = match preset {
+        Preset::Default => Settings::default(),
+        Preset::Paper => Settings::paper(),
+    };
+    let Value::Object(mut settings) = serde_json::to_value(start)? else { bail!("settings are not a table") };
+    for (key, value) in file {
+        if !settings.contains_key(&key) {
+            let keys = settings.keys().map(String::as_str).chain(["preset"]);
+            let nearest = keys.max_by(|a, b| strsim::jaro_winkler(a, &key).total_cmp(&strsim::jaro_winkler(b, &key)));
+            let what = format!("unknown key {key:?}: did you mean {:?}?", nearest.unwrap_or_default());
+            return Err(Error::data(&path, At::File, what).into());
+        }
+        set(&mut settings, &key, value).map_err(|why| Error::data(&path, At::File, why))?;
+    }
+    let Value::Object(given) = serde_json::to_value(flags)? else { bail!("flags are not a table") };
+    for (key, value) in given {
+        set(&mut settings, &key, value).map_err(|why| anyhow::Error::from(Usage(why)))?;
+    }
+    if let Some(seed) = seed {
+        settings.insert("seed".into(), seed.into());
+    }
+    let settings: Settings = serde_json::from_value(Value::Object(settings))?;
+    settings.check()?;
+    Ok(settings)
+}
+
+/// Something typed that cannot be.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Sets one key and checks at once that it fits, so that the complaint is about that key.
+fn set(settings: &mut Map<String, Value>, key: &str, value: Value) -> Result<(), String> {
+    // A single number is a list of one where a list is expected.
+    let value = match (&settings[key], value) {
+        (Value::Array(_), one) if !one.is_array() => Value::Array(vec![one]),
+        (_, value) => value,
+    };
+    let shown = value.to_string();
+    settings.insert(key.into(), value);
+    let fits: Result<Settings, _> = serde_json::from_value(Value::Object(settings.clone()));
+    fits.map(|_| ()).map_err(|why| format!("{key} = {shown}: {why}"))
+}
+
+fn read_config(given: Option<&Path>) -> Result<(PathBuf, Map<String, Value>)> {
+    let path = given.unwrap_or(Path::new("cadet.toml"));
+    if given.is_none() && !path.exists() {
+        return Ok((path.to_owned(), Map::new()));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    let table: toml::Table = toml::from_str(&text).map_err(|e| {
+        let line = e.span().map_or(At::File, |s| At::Line(1 + text[..s.start].matches('\n').count() as u64));
+        Error::data(path, line, e.message().to_owned())
+    })?;
+    match serde_json::to_value(table)? {
+        Value::Object(map) => Ok((path.to_owned(), map)),
+        _ => bail!("{} is not a table", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Wrap {
+        #[command(flatten)]
+        flags: SettingFlags,
+    }
+
+    #[test]
+    fn every_key_has_a_flag_and_every_flag_a_key() {
+        use clap::CommandFactory;
+        let Value::Object(keys) = serde_json::to_value(Settings::default()).unwrap() else { panic!("a table") };
+        let mut keys: Vec<String> = keys.keys().map(|k| k.replace('_', "-")).filter(|k| k != "seed").collect();
+        let mut flags: Vec<String> = Wrap::command()
+            .get_arguments()
+            .filter_map(|a| a.get_long().map(str::to_owned))
+            .filter(|f| f != "config" && f != "preset")
+            .collect();
+        keys.sort();
+        flags.sort();
+        assert_eq!(keys, flags);
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_the_preset() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        std::fs::write(&file, "preset = \"paper\"\nepochs = 7\nhidden = 8\nbatch = 99\n").unwrap();
+        let typed = Wrap::parse_from(["x", "--config", file.to_str().unwrap(), "--batch", "5"]);
+        let found = resolve(&typed.flags, Some(3)).unwrap();
+        assert_eq!((found.epochs, found.batch, found.seed, found.hidden), (7, 5, 3, vec![8]));
+        assert_eq!(found.dropout, Settings::paper().dropout);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_and_a_bad_value_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.toml");
+        let message = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let flags = SettingFlags { config: Some(file.clone()), ..SettingFlags::default() };
+            resolve(&flags, None).unwrap_err().to_string()
+        };
+        assert!(message("epoch = 3").contains("did you mean \"epochs\"?"));
+        assert!(message("init = \"magic\"").contains("init = \"magic\""));
+        assert!(message("epochs = \n").contains("c.toml line 1"));
+        assert!(message("epochs = -1").contains("epochs = -1"));
+    }
+}
