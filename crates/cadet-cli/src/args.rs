@@ -75,6 +75,18 @@ pub(crate) struct Demo {
     /// Folder for the log, the model and report.html
     #[arg(long, default_value = "cadet-demo", value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Worlds to compare learned and random embeddings in
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    pub(crate) worlds: u64,
+    /// Users of a world
+    #[arg(long, default_value_t = 6_000, value_name = "N")]
+    pub(crate) users: usize,
+    /// Items of a world
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    pub(crate) items: usize,
+    /// Exposures of a world
+    #[arg(long, default_value_t = 150_000, value_name = "N")]
+    pub(crate) exposures: usize,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -69,25 +69,29 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&serde_json::to_string_pretty(value)?)
 }
 
-/// Lines up columns: the first on the left, the others on the right.
+/// Lines up columns: numbers on the right, text on the left. Without any heading there is no header.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |c: usize| {
-        let cells = rows.iter().map(|r| r[c].chars().count());
-        cells.chain([header[c].chars().count()]).max().unwrap_or(0)
-    };
+    let column = |c: usize| rows.iter().map(move |r| r[c].as_str());
+    let is_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) || cell == "none";
+    let right: Vec<bool> = (0..header.len()).map(|c| c > 0 && column(c).all(is_number)).collect();
+    let width = |c: usize| column(c).chain([header[c]]).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
+    let line = |cells: &[&str]| {
         let mut out = String::from("  ");
-        for (c, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+        for ((cell, width), right) in cells.iter().zip(&widths).zip(&right) {
             let space = " ".repeat(width - cell.chars().count());
-            let (left, right) = if c == 0 { ("", space.as_str()) } else { (space.as_str(), "") };
+            let (left, right) = if *right { (space.as_str(), "") } else { ("", space.as_str()) };
             out.push_str(&format!("{left}{cell}{right}  "));
         }
         out.trim_end().to_owned() + "\n"
     };
-    let mut out = line(header.to_vec());
-    out.push_str(&line(widths.iter().map(|w| "─".repeat(*w)).collect::<Vec<_>>().iter().map(String::as_str).collect()));
-    rows.iter().for_each(|row| out.push_str(&line(row.iter().map(String::as_str).collect())));
+    let mut out = String::new();
+    if header.iter().any(|h| !h.is_empty()) {
+        let rule: Vec<String> = widths.iter().map(|w| "─".repeat(*w)).collect();
+        out.push_str(&line(header));
+        out.push_str(&line(&rule.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    rows.iter().for_each(|row| out.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>())));
     out
 }
 

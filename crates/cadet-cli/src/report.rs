@@ -53,10 +53,10 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
     let learned = |figure| over_seeds(results, Init::Learned, figure);
     if let Some(r) = learned(|r| r.agreement.correlation) {
         let note = format!("with the true log q/p, test users, {} worlds", r.count);
-        page.tiles.insert(0, Tile::new("Correlation", format!("{r:.3}"), note));
+        page.tiles.insert(0, Tile::new("Correlation", format!("{:.3}", r.mean), format!("± {:.3} {note}", r.sd)));
     }
     if let Some(r) = learned(|r| r.agreement.rmse) {
-        page.tiles.insert(1, Tile::new("RMSE", format!("{r:.3}"), "of the log ratio, in nats"));
+        page.tiles.insert(1, Tile::new("RMSE", format!("{:.3}", r.mean), format!("± {:.3} of the log ratio, in nats", r.sd)));
     }
     page.sections = vec![truth(model, world, results)?, training(model), trust(model), items(model, Some(world))?, about(model)?];
     Ok(page)
@@ -132,7 +132,7 @@ fn truth(model: &Model, world: &World, results: &[Against]) -> Result<Section> {
         .prose("The world was generated, so the true familiarity of every user with every item can be worked out exactly. The model saw only features and exposures of the training users; every figure here is on test users.")
         .figures([
             Figure::new(scatter.svg(), "On the line, the estimate is exact. Far left, few exposures tell how low is low."),
-            Figure::new(similarity.svg(), "Cosine of the items' embeddings, the largest items, sorted by group. Blocks are items with similar audiences."),
+            Figure::new(similarity.svg(), "Cosine of the items' embeddings, the largest items, neighbours side by side. Blocks are items with similar audiences."),
         ])
         .table(table))
 }
@@ -325,7 +325,7 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
     if world.is_none() {
         section = section.figures([Figure::new(
             similarity(model).svg(),
-            "Cosine of the items' embeddings, the largest items. Blocks are items with similar audiences.",
+            "Cosine of the items' embeddings, the largest items, neighbours side by side. Blocks are items with similar audiences.",
         )]);
     }
     Ok(section

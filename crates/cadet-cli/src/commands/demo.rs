@@ -22,9 +22,6 @@ use super::train::{Watcher, fill_costs};
 use crate::args::{Demo, Global};
 use crate::{output, report};
 
-/// Worlds and models that the comparison is taken over.
-const SEEDS: u64 = 3;
-
 /// One model against the truth, on users it was never trained on.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Against {
@@ -43,8 +40,9 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
 
     let mut results = Vec::new();
     let mut kept = None;
-    'worlds: for s in seed..seed + SEEDS {
-        let world = WorldConfig { items: 1_000, exposures: 150_000, seed: s, ..WorldConfig::default() }.make()?;
+    'worlds: for s in seed..seed.saturating_add(args.worlds.max(1)) {
+        let (users, items, exposures) = (args.users, args.items, args.exposures);
+        let world = WorldConfig { users, items, exposures, seed: s, ..WorldConfig::default() }.make()?;
         for init in [Init::Learned, Init::Random] {
             let settings = Settings { seed: s, init, ..Settings::default() };
             let started = Instant::now();

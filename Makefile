@@ -1,0 +1,19 @@
+# The few commands that matter. Each does its own set-up on a machine that has Rust.
+.PHONY: demo test bench experiments
+
+CARGO ?= cargo
+
+demo: ## the main job on a generated world with known truth
+	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
+
+test: ## every check, cheapest first
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) test --workspace --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+bench: ## speed beside PyTorch, ONNX Runtime and Polars
+	python3 benches/peers/run.py
+
+experiments: ## quality on generated worlds: settings compared over seeds
+	$(CARGO) run --release -p cadet --example worlds -- experiments/results/worlds

@@ -1,0 +1,331 @@
+//! The tool as people use it: commands in, files, text and exit codes out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+struct Place(tempfile::TempDir);
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cadet"));
+        command.args(args.split_whitespace()).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &str) -> Ran {
+        let output = self.command(args).output().unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs what must work.
+    fn ok(&self, args: &str) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 0, "cadet {args}: {}", ran.err);
+        ran.out
+    }
+
+    /// Runs what must be refused with exit code 2, one line, and these words in it.
+    fn refused(&self, args: &str, words: &[&str]) {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 2, "cadet {args}: {} {}", ran.out, ran.err);
+        assert_eq!(ran.out, "", "cadet {args}");
+        let lines: Vec<&str> = ran.err.lines().filter(|l| !l.trim_start().starts_with("WARN")).collect();
+        assert_eq!(lines.len(), 1, "cadet {args}: {}", ran.err);
+        for word in words {
+            assert!(lines[0].contains(word), "cadet {args}: {:?} is not in {:?}", word, lines[0]);
+        }
+    }
+}
+
+const QUICK: &str = "--epochs 3 --seed-epochs 3 --hidden 16,16 --seed-tasks 8 --batch 256";
+
+/// 300 users in two camps and 24 items with names; camp A sees even items, camp B odd ones, mostly.
+fn small_log(place: &Place) -> (PathBuf, PathBuf) {
+    let (mut log, mut users) = (String::from("user_id,item_id,when\n"), String::from("user_id,a,b,c\n"));
+    let mut state = 7u64;
+    let mut next = |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    for u in 0..300u64 {
+        let camp = u % 2;
+        users += &format!("{u},{},{},0.5\n", camp as f64 * 2.0 - 1.0, next(100) as f64 / 100.0);
+        for _ in 0..12 {
+            let stray = u64::from(next(10) == 0);
+            log += &format!("{u},\"í, {}\",1\n", 2 * next(12) + (camp ^ stray));
+        }
+    }
+    (place.write("log.csv", log), place.write("users.csv", users))
+}
+
+fn trained() -> Place {
+    let place = Place::new();
+    small_log(&place);
+    place.ok(&format!("train log.csv --users users.csv --out model {QUICK}"));
+    place
+}
+
+#[test]
+fn the_demo_and_every_command_on_what_it_leaves() {
+    let place = Place::new();
+    let out = place.ok("demo --worlds 1 --users 600 --items 60 --exposures 9000");
+    assert!(out.contains("correlation") && out.contains("item-0000"), "{out}");
+    let report = fs::read_to_string(place.path("cadet-demo/report.html")).unwrap();
+    for part in ["Estimated against true familiarity", "Calibration of the ratio", "Similarity of items", "Settings"] {
+        assert!(report.contains(part), "{part}");
+    }
+    let log = "cadet-demo/exposures.csv";
+    let out = place.ok(&format!("train {log} --users cadet-demo/users.csv --out again {QUICK} --report r.html"));
+    assert!(out.contains("exposure AUC"), "{out}");
+    assert!(place.path("r.html").exists());
+    assert!(place.ok("inspect again").contains("seed tasks"));
+    assert!(place.ok(&format!("eval again {log}")).contains("Calibration"));
+    assert!(place.ok("audience again --item item-0007 --mode common -n 5").contains("familiarity"));
+    assert!(place.ok(&format!("score again {log} -o s.csv")).contains("pairs scored"));
+    let scores = fs::read_to_string(place.path("s.csv")).unwrap();
+    assert!(scores.starts_with("user_id,item_id,familiarity,quantile,p_value,times_seen,status\n"));
+}
+
+#[test]
+fn a_model_from_exposures_alone_and_stdin() {
+    let place = Place::new();
+    let (log, _) = small_log(&place);
+    let mut command = place.command(&format!("train - --out m {QUICK} --factors 6"));
+    let output = command.stdin(fs::File::open(log).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = place.ok("eval m log.csv --json");
+    let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+    let auc = found["evaluation"]["exposure_auc"]["mean"].as_f64().unwrap();
+    // Two camps, 10 % strays; the hidden half is told from the shown half. About 0.85 was seen.
+    assert!(auc > 0.7, "{auc}");
+    place.refused("score m log.csv -o s.csv --users users.csv", &["--users", "learned its features"]);
+}
+
+#[test]
+fn ids_come_out_as_they_went_in_and_strangers_get_a_status() {
+    let place = trained();
+    place.write("pairs.csv", "user_id,item_id\n7,\"í, 3\"\nnobody,\"í, 3\"\n7,nothing\n8,\"í, 4\"\n");
+    place.ok("score model pairs.csv -o s.ndjson");
+    let rows: Vec<serde_json::Value> =
+        fs::read_to_string(place.path("s.ndjson")).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let status: Vec<&str> = rows.iter().map(|r| r["status"].as_str().unwrap()).collect();
+    assert_eq!(status, ["ok", "unknown_user", "unknown_item", "ok"]);
+    assert_eq!(rows[0]["item_id"], "í, 3");
+    assert!(rows[0]["familiarity"].is_number() && rows[1]["familiarity"].is_null());
+    // Odd users are of the camp that sees odd items.
+    let own = |r: &serde_json::Value| r["familiarity"].as_f64().unwrap();
+    assert!(own(&rows[0]) > 0.0 && own(&rows[3]) > 0.0, "{rows:?}");
+}
+
+#[test]
+fn users_the_model_has_never_seen_are_scored_from_their_features() {
+    let place = trained();
+    place.write("new.csv", "user_id,c,b,a\nx,0.5,0.3,1\ny,0.5,0.3,-1\n");
+    place.write("pairs.csv", "user_id,item_id\nx,\"í, 3\"\ny,\"í, 3\"\n");
+    place.ok("score model pairs.csv -o s.csv --users new.csv");
+    let text = fs::read_to_string(place.path("s.csv")).unwrap();
+    let score = |line: usize| -> f64 {
+        let line = text.lines().nth(line).unwrap();
+        line.rsplit(',').nth(4).unwrap().parse().unwrap()
+    };
+    // Columns are found by name, whatever their order: x is of the odd camp.
+    assert!(score(1) > score(2), "{text}");
+    place.write("narrow.csv", "user_id,a,b\nx,1,1\n");
+    place.refused("score model pairs.csv -o t.csv --users narrow.csv", &["narrow.csv", "\"c\""]);
+    assert!(!place.path("t.csv").exists());
+}
+
+#[test]
+fn all_pairs_top_pairs_and_audience_agree() {
+    let place = trained();
+    place.ok("score model --all -o all.csv");
+    let all = fs::read_to_string(place.path("all.csv")).unwrap();
+    assert_eq!(all.lines().count(), 1 + 300 * 24);
+    place.ok("score model --all --top 2 -o top.csv");
+    let top = fs::read_to_string(place.path("top.csv")).unwrap();
+    assert_eq!(top.lines().count(), 1 + 300 * 2);
+    assert!(top.lines().all(|line| all.contains(line)), "top rows must be rows of the whole");
+    place.ok("score model --all --top 1 --per item --mode fresh -o fresh.csv");
+    let fresh = fs::read_to_string(place.path("fresh.csv")).unwrap();
+    let first = fresh.lines().nth(1).unwrap();
+    place.write("items.txt", "");
+    let item = "í, 0";
+    let output = Command::new(env!("CARGO_BIN_EXE_cadet"))
+        .args(["audience", "model", "--item", item, "--mode", "fresh", "-n", "1", "--json"])
+        .current_dir(place.0.path())
+        .output()
+        .unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let user = found["users"][0]["user_id"].to_string();
+    let line = fresh.lines().find(|l| l.contains("\"í, 0\"")).unwrap_or(first);
+    assert!(line.starts_with(&format!("{user},")), "{line} {user}");
+}
+
+#[test]
+fn threads_do_not_change_the_model() {
+    let place = Place::new();
+    small_log(&place);
+    for threads in [1, 2, 3] {
+        place.ok(&format!("train log.csv --users users.csv --out m{threads} --threads {threads} {QUICK}"));
+    }
+    let weights = |n: u32| fs::read(place.path(&format!("m{n}/weights.safetensors"))).unwrap();
+    assert!(weights(1) == weights(2) && weights(2) == weights(3));
+    place.ok(&format!("train log.csv --users users.csv --out m4 --seed 2 {QUICK}"));
+    assert!(weights(1) != weights(4));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_leaves_a_usable_model() {
+    let place = Place::new();
+    small_log(&place);
+    let run = "train log.csv --users users.csv --out m --epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16";
+    let child = place.command(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("interrupted"));
+    place.ok("inspect m");
+}
+
+#[test]
+fn bad_logs_are_refused_with_file_and_place() {
+    let place = Place::new();
+    small_log(&place);
+    place.write("nocolumn.csv", "user_id,thing\n1,2\n");
+    place.write("weight.csv", "user_id,item_id,weight\n1,2,1\n1,3,heavy\n");
+    place.write("empty.csv", "");
+    place.write("ragged.csv", "user_id,item_id\n1,2\n3\n");
+    place.write("utf8.csv", b"user_id,item_id\n1,\xff\xfe\n");
+    place.write("cut.csv.gz", [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x4b]);
+    place.write("cut.parquet", b"PAR1 and then nothing of the kind");
+    let out = "--out m";
+    place.refused(&format!("train nocolumn.csv {out}"), &["nocolumn.csv", "item_id", "thing"]);
+    place.refused(&format!("train weight.csv {out}"), &["weight.csv", "line 3", "heavy"]);
+    place.refused(&format!("train empty.csv {out}"), &["empty.csv"]);
+    place.refused(&format!("train ragged.csv {out}"), &["ragged.csv", "line 3"]);
+    place.refused(&format!("train utf8.csv {out}"), &["utf8.csv", "line 2", "UTF-8"]);
+    place.refused(&format!("train cut.csv.gz {out}"), &["cut.csv.gz"]);
+    place.refused(&format!("train cut.parquet {out}"), &["cut.parquet"]);
+    place.refused(&format!("train missing.csv {out}"), &["missing.csv"]);
+    assert!(!place.path("m").exists() && !place.path("m.partial").exists());
+    // What can be skipped is skipped when asked for, and said.
+    let ran = place.run(&format!("train ragged.csv log.csv {out} --skip-bad {QUICK}"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("left out 1 rows"), "{}", ran.err);
+}
+
+#[test]
+fn bad_users_files_are_refused_with_file_and_place() {
+    let place = Place::new();
+    small_log(&place);
+    let users = fs::read_to_string(place.path("users.csv")).unwrap();
+    place.write("nan.csv", users.replacen("0.5\n", "NaN\n", 1));
+    place.write("twice.csv", users.clone() + "7,1,1,1\n");
+    place.write("few.csv", users.lines().take(100).collect::<Vec<_>>().join("\n"));
+    place.write("text.csv", users.replacen("0.5\n", "tall\n", 1));
+    let width = (0..300).map(|u| format!("{{\"user_id\":{u},\"x\":[1,{u}{}]}}\n", if u == 9 { ",3" } else { "" }));
+    place.write("width.ndjson", width.collect::<String>());
+    let train = |file: &str| format!("train log.csv --users {file} --out m {QUICK}");
+    place.refused(&train("nan.csv"), &["nan.csv", "2", "NaN"]);
+    place.refused(&train("twice.csv"), &["twice.csv", "7", "302"]);
+    place.refused(&train("few.csv"), &["few.csv", "201"]);
+    place.refused(&train("text.csv"), &["text.csv", "tall", "\"c\""]);
+    place.refused(&train("width.ndjson"), &["width.ndjson", "10", "2", "3"]);
+    let ran = place.run(&format!("{} --skip-bad", train("few.csv")));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("users without features"), "{}", ran.err);
+}
+
+#[test]
+fn bad_settings_and_usage_are_refused() {
+    let place = Place::new();
+    small_log(&place);
+    place.refused("train log.csv --out m --epochs 0", &["epochs", "at least 1"]);
+    place.refused("train log.csv --out m --dropout 1", &["dropout"]);
+    place.refused("train log.csv --out m --init magic", &["init", "magic", "learned"]);
+    place.refused("train log.csv --out m --valid 0.6 --test 0.6", &["valid, test"]);
+    place.refused("train log.csv --out m --min-exposures 100000", &["min_exposures", "100000"]);
+    place.refused("train log.csv --out m --threads 0", &["--threads"]);
+    place.refused("train log.csv --out users.csv", &["users.csv", "not a model folder"]);
+    place.refused("train log.csv --out /dev/null/m", &["/dev/null/m"]);
+    place.write("cadet.toml", "hiden = [8]\n");
+    place.refused("train log.csv --out m", &["cadet.toml", "hiden", "hidden"]);
+    let usage = place.run("train");
+    assert_eq!(usage.code, 2);
+}
+
+#[test]
+fn damaged_models_and_unwritable_outputs_are_refused() {
+    let place = trained();
+    place.refused("inspect nowhere", &["nowhere", "no such model folder"]);
+    place.refused("inspect log.csv", &["log.csv", "not a folder"]);
+    place.refused("audience model --item unheard-of", &["unheard-of", "24 items"]);
+    place.refused("score model log.csv -o /dev/full/x.csv", &["/dev/full/x.csv"]);
+    if Path::new("/dev/full").exists() {
+        place.refused("score model log.csv -o /dev/full", &["/dev/full"]);
+    }
+    place.refused("score model log.csv -o scores.xls", &["scores.xls", ".parquet"]);
+    for file in ["manifest.json", "weights.safetensors", "users.safetensors", "SHA256SUMS"] {
+        let path = place.path("model").join(file);
+        let good = fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        let middle = bad.len() / 2;
+        bad[middle] ^= 1;
+        fs::write(&path, bad).unwrap();
+        place.refused("inspect model", &["model"]);
+        fs::write(&path, good).unwrap();
+    }
+    place.ok("inspect model");
+}
+
+#[test]
+fn an_item_with_one_exposure_is_kept_or_left_out() {
+    let place = Place::new();
+    let (log, _) = small_log(&place);
+    let text = fs::read_to_string(&log).unwrap() + "5,lonely,1\n6,lonelier,1\n";
+    fs::write(&log, text).unwrap();
+    place.ok(&format!("train log.csv --users users.csv --out m {QUICK}"));
+    place.write("pairs.csv", "user_id,item_id\n5,lonely\n6,lonelier\n");
+    place.ok("score m pairs.csv -o s.csv");
+    let text = fs::read_to_string(place.path("s.csv")).unwrap();
+    assert!(text.lines().skip(1).all(|l| l.ends_with(",1,ok") || l.ends_with(",1,untrained_item")), "{text}");
+    place.ok(&format!("train log.csv --users users.csv --out m2 --min-exposures 2 {QUICK}"));
+    place.ok("score m2 pairs.csv -o t.csv");
+    let text = fs::read_to_string(place.path("t.csv")).unwrap();
+    assert!(text.lines().skip(1).all(|l| l.ends_with(",1,untrained_item")), "{text}");
+}
+
+#[test]
+fn every_help_text_has_an_example() {
+    let place = Place::new();
+    for command in ["", "demo", "train", "score", "eval", "audience", "inspect"] {
+        assert!(place.ok(&format!("{command} --help")).contains("Example"), "{command}");
+    }
+}
