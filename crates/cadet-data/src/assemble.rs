@@ -57,13 +57,59 @@ impl Events {
 
 /// So many events are dealt out at once, by one thread.
 const PART: usize = 1 << 20;
-/// So many events should be in a bucket: half a megabyte, with what sorting them takes.
+/// So many events should be in a bucket, for it and what sorting it takes to stay in the cache.
 const BUCKET: usize = 1 << 15;
 const MOST_BUCKETS: usize = 1 << 10;
 
-fn deal(mut chunks: Vec<Vec<u64>>, tasks: usize, instances: usize) -> Result<Exposures> {
+/// How an event is written within a bucket: the high bits of its task, then its instance.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    bucket_bits: u32,
+    task_bits: u32,
+    instance_bits: u32,
+}
+
+/// A key of as many bits as the layout needs; half the size is twice the speed.
+trait Key: Copy + Default + Ord + Send + Sync {
+    fn new(key: u64) -> Self;
+    fn get(self) -> u64;
+}
+
+impl Key for u32 {
+    fn new(key: u64) -> Self {
+        key as u32
+    }
+    fn get(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Key for u64 {
+    fn new(key: u64) -> Self {
+        key
+    }
+    fn get(self) -> u64 {
+        self
+    }
+}
+
+fn deal(chunks: Vec<Vec<u64>>, tasks: usize, instances: usize) -> Result<Exposures> {
     let total: usize = chunks.iter().map(Vec::len).sum();
-    let buckets = (total / BUCKET).clamp(1, MOST_BUCKETS).next_power_of_two();
+    let width = |count: usize| usize::BITS - count.saturating_sub(1).leading_zeros();
+    let bucket_bits = width((total / BUCKET).min(MOST_BUCKETS)).min(width(tasks));
+    let layout = Layout {
+        bucket_bits,
+        task_bits: width(tasks) - bucket_bits,
+        instance_bits: width(instances),
+    };
+    let buckets = match layout.task_bits + layout.instance_bits {
+        0..=32 => sort_buckets::<u32>(chunks, layout),
+        _ => sort_buckets::<u64>(chunks, layout),
+    };
+    join(buckets, tasks, instances)
+}
+
+fn sort_buckets<K: Key>(mut chunks: Vec<Vec<u64>>, layout: Layout) -> Vec<Bucket> {
     let mut groups = Vec::new();
     while !chunks.is_empty() {
         let mut size = 0;
@@ -74,31 +120,33 @@ fn deal(mut chunks: Vec<Vec<u64>>, tasks: usize, instances: usize) -> Result<Exp
         let many = many.count().max(1);
         groups.push(chunks.drain(..many).collect::<Vec<_>>());
     }
-    let parts: Vec<Part> = groups.into_par_iter().map(|group| part(group, buckets)).collect();
-    let digits = digits(tasks, instances, buckets);
-    let sorted: Vec<Bucket> = (0..buckets)
+    let parts: Vec<Part<K>> = groups.into_par_iter().map(|group| part(group, layout)).collect();
+    (0..1usize << layout.bucket_bits)
         .into_par_iter()
         .map(|b| {
-            let pieces = parts.iter().map(|part| &part.events[part.starts[b]..part.starts[b + 1]]);
-            let mut events = Vec::with_capacity(pieces.clone().map(<[u64]>::len).sum());
-            pieces.for_each(|piece| events.extend_from_slice(piece));
-            sort(&mut events, &digits);
-            Bucket::new(&events)
+            let pieces = parts.iter().map(|part| &part.keys[part.starts[b]..part.starts[b + 1]]);
+            let mut keys = Vec::with_capacity(pieces.clone().map(<[K]>::len).sum());
+            pieces.for_each(|piece| keys.extend_from_slice(piece));
+            sort(&mut keys, layout.task_bits + layout.instance_bits);
+            Bucket::new(&keys, b as u32, layout)
         })
-        .collect();
-    drop(parts);
-    join(sorted, tasks, instances)
+        .collect()
 }
 
 /// Some events, ordered by bucket.
-struct Part {
-    events: Vec<u64>,
+struct Part<K> {
+    keys: Vec<K>,
     /// Where each bucket starts, and where the last ends.
     starts: Vec<usize>,
 }
 
-fn part(chunks: Vec<Vec<u64>>, buckets: usize) -> Part {
+fn part<K: Key>(chunks: Vec<Vec<u64>>, layout: Layout) -> Part<K> {
+    let buckets = 1usize << layout.bucket_bits;
     let bucket = |event: u64| (event >> 32) as usize & (buckets - 1);
+    let key = |event: u64| {
+        let task = event >> 32 >> layout.bucket_bits;
+        K::new(task << layout.instance_bits | u64::from(event as u32))
+    };
     let mut starts = vec![0; buckets + 1];
     for chunk in &chunks {
         chunk.iter().for_each(|event| starts[bucket(*event) + 1] += 1);
@@ -107,51 +155,40 @@ fn part(chunks: Vec<Vec<u64>>, buckets: usize) -> Part {
         starts[b + 1] += starts[b];
     }
     let mut places = starts.clone();
-    let mut events = vec![0; starts[buckets]];
+    let mut keys = vec![K::default(); starts[buckets]];
     for chunk in chunks {
         for event in &chunk {
             let place = &mut places[bucket(*event)];
-            events[*place] = *event;
+            keys[*place] = key(*event);
             *place += 1;
         }
     }
-    Part { events, starts }
+    Part { keys, starts }
 }
 
-/// The digits to sort by, lowest first, as (shift, bits): those of the instance, then those of the
-/// task that are not the same all over a bucket.
-fn digits(tasks: usize, instances: usize, buckets: usize) -> Vec<(u32, u32)> {
-    const BITS: u32 = 10;
-    let split = |from: u32, to: u32| {
-        let count = to.saturating_sub(from).div_ceil(BITS);
-        let bits = to.saturating_sub(from).div_ceil(count.max(1));
-        (0..count).map(move |i| (from + i * bits, bits))
-    };
-    let width = |count: usize| usize::BITS - count.saturating_sub(1).leading_zeros();
-    split(0, width(instances).min(32))
-        .chain(split(32 + buckets.trailing_zeros(), 32 + width(tasks).min(32)))
-        .collect()
-}
-
-fn sort(events: &mut Vec<u64>, digits: &[(u32, u32)]) {
-    if events.len() < 256 {
-        return events.sort_unstable();
+/// Sorts by digits, the lowest first.
+fn sort<K: Key>(keys: &mut Vec<K>, bits: u32) {
+    const DIGIT: u32 = 12;
+    if keys.len() < 1 << 10 {
+        return keys.sort_unstable();
     }
-    let mut other = vec![0; events.len()];
-    for (shift, bits) in digits {
-        let digit = |event: u64| (event >> shift) as usize & ((1 << bits) - 1);
-        let mut places = vec![0u32; 1 << bits];
-        events.iter().for_each(|event| places[digit(*event)] += 1);
+    let mut other = vec![K::default(); keys.len()];
+    let count = bits.div_ceil(DIGIT).max(1);
+    let digit_bits = bits.div_ceil(count);
+    for i in 0..count {
+        let digit = |key: K| (key.get() >> (i * digit_bits)) as usize & ((1 << digit_bits) - 1);
+        let mut places = vec![0u32; 1 << digit_bits];
+        keys.iter().for_each(|key| places[digit(*key)] += 1);
         let mut sum = 0;
         for place in &mut places {
             sum += std::mem::replace(place, sum);
         }
-        for event in events.iter() {
-            let place = &mut places[digit(*event)];
-            other[*place as usize] = *event;
+        for key in keys.iter() {
+            let place = &mut places[digit(*key)];
+            other[*place as usize] = *key;
             *place += 1;
         }
-        std::mem::swap(events, &mut other);
+        std::mem::swap(keys, &mut other);
     }
 }
 
@@ -166,21 +203,22 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn new(sorted: &[u64]) -> Self {
+    fn new<K: Key>(sorted: &[K], number: u32, layout: Layout) -> Self {
         let mut bucket = Bucket::default();
         bucket.instances.reserve_exact(sorted.len());
         let mut last = None;
-        for event in sorted {
-            let (task, instance) = ((event >> 32) as u32, *event as u32);
-            if last == Some(*event) {
+        for key in sorted {
+            if last == Some(*key) {
                 let kept = bucket.instances.len();
                 let counts = bucket.counts.get_or_insert_with(Vec::new);
                 counts.resize(kept, 1);
                 counts[kept - 1] = counts[kept - 1].saturating_add(1);
                 continue;
             }
-            last = Some(*event);
-            bucket.instances.push(instance);
+            last = Some(*key);
+            let high = (key.get() >> layout.instance_bits) as u32;
+            let task = high << layout.bucket_bits | number;
+            bucket.instances.push((key.get() & ((1 << layout.instance_bits) - 1)) as u32);
             match bucket.tasks.last_mut() {
                 Some((same, length)) if *same == task => *length += 1,
                 _ => bucket.tasks.push((task, 1)),

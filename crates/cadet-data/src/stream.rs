@@ -60,6 +60,8 @@ pub(crate) struct ParquetStream {
     rows: Vec<u64>,
     next: usize,
     taken: u64,
+    /// What stopped the reading; it is told once all rows before it are.
+    stopped: Option<Error>,
 }
 
 /// The wanted columns of a Parquet table.
@@ -251,8 +253,25 @@ impl TextStream {
         for raw in wave {
             self.cutter.recycle(raw.bytes);
         }
-        blocks.into_iter().collect::<Result<Vec<_>>>().map(Some)
+        let (blocks, failed) = before_failure(blocks);
+        if failed.is_some() {
+            self.stopped = failed;
+            self.wave.clear();
+        }
+        Ok(Some(blocks))
     }
+}
+
+/// The blocks before the first that failed: a bad row in one of them is to be told first.
+fn before_failure(results: Vec<Result<Block>>) -> (Vec<Block>, Option<Error>) {
+    let mut blocks = Vec::with_capacity(results.len());
+    for result in results {
+        match result {
+            Ok(block) => blocks.push(block),
+            Err(error) => return (blocks, Some(error)),
+        }
+    }
+    (blocks, None)
 }
 
 impl ParquetStream {
@@ -272,7 +291,7 @@ impl ParquetStream {
         let names = [name(user), name(item), weight.map(name).unwrap_or_default()];
         let rows = table.group_rows();
         let wanted = Wanted { user, item, weight, names };
-        Ok(ParquetStream { table, wanted, rows, next: 0, taken: 0 })
+        Ok(ParquetStream { table, wanted, rows, next: 0, taken: 0, stopped: None })
     }
 
     fn next(
@@ -296,7 +315,7 @@ impl ParquetStream {
         }
         if start == self.next {
             meanwhile();
-            return Ok(None);
+            return self.stopped.take().map_or(Ok(None), Err);
         }
         let (table, wanted) = (&self.table, &self.wanted);
         let ((), blocks) = rayon::join(meanwhile, || {
@@ -305,7 +324,12 @@ impl ParquetStream {
                 .map(|group| read_group(table, wanted, group, known, skip_bad))
                 .collect::<Vec<Result<Block>>>()
         });
-        blocks.into_iter().collect::<Result<Vec<_>>>().map(Some)
+        let (blocks, failed) = before_failure(blocks);
+        if failed.is_some() {
+            self.stopped = failed;
+            self.next = self.rows.len();
+        }
+        Ok(Some(blocks))
     }
 }
 

@@ -15,8 +15,9 @@ fn message(name: &str) -> String {
     let error = if name.starts_with("users_") {
         read_users(&path, &UserOptions::default()).map(drop)
     } else {
-        let log = read_exposures(std::slice::from_ref(&path), &ReadOptions::default(), &|_| {});
-        log.map(drop)
+        // The page_ files also have bad rows, which are not their point.
+        let options = ReadOptions { skip_bad: name.starts_with("page_"), ..ReadOptions::default() };
+        read_exposures(std::slice::from_ref(&path), &options, &|_| {}).map(drop)
     };
     match error {
         Err(error) => error.to_string().replace(&format!("{}/", folder().display()), ""),
@@ -159,6 +160,11 @@ const EXPECTED: &[(&str, &str)] = &[
         "parquet_named.csv",
         "parquet_named.csv byte 0: the name says plain text, the content looks like Parquet: give it the ending that fits",
     ),
+    ("page_bits.parquet", "page_bits.parquet row 241: broken Parquet data ("),
+    ("page_index.parquet", "page_index.parquet row 1: broken Parquet data ("),
+    ("page_offset.parquet", "page_offset.parquet row 121: broken Parquet data ("),
+    ("page_range.parquet", "page_range.parquet row 241: broken Parquet data ("),
+    ("page_slice.parquet", "page_slice.parquet row 1: broken Parquet data ("),
     (
         "plain_named.csv.gz",
         "plain_named.csv.gz byte 0: the name says gzip, the content is not: give it the ending that fits",
@@ -222,7 +228,12 @@ const EXPECTED: &[(&str, &str)] = &[
 #[test]
 fn every_file_is_refused_as_expected() {
     for (name, expected) in EXPECTED {
-        assert_eq!(message(name), *expected, "{name}");
+        let found = message(name);
+        // The page_ files made the Parquet library panic; what it says about it is its own affair.
+        match expected.ends_with('(') {
+            true => assert!(found.starts_with(expected), "{found}"),
+            false => assert_eq!(found, *expected, "{name}"),
+        }
     }
 }
 
