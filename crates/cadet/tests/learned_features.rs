@@ -76,6 +76,10 @@ fn nothing_leaks_where_there_is_none() {
 #[ignore = "prints what the thresholds of this file rest on"]
 fn measure() {
     for seed in 1..=5 {
-        eprintln!("seed {seed}: (hidden, leaky) structured {:?} unstructured {:?}", structured(seed), unstructured(seed));
+        eprintln!(
+            "seed {seed}: (hidden, leaky) structured {:?} unstructured {:?}",
+            structured(seed),
+            unstructured(seed)
+        );
     }
 }

@@ -46,7 +46,8 @@ fn one_by_one_is_all_at_once() {
     let world = tiny_world(5);
     // Three widths: below a vector, an odd one, and more than one vector.
     for hidden in [vec![3], vec![13, 7], vec![40, 33]] {
-        let mut model = fit(log_of(&world), &Settings { hidden, epochs: 1, seed_epochs: 1, ..tiny_settings() }).unwrap();
+        let mut model =
+            fit(log_of(&world), &Settings { hidden, epochs: 1, seed_epochs: 1, ..tiny_settings() }).unwrap();
         let users = model.features.len() as u32;
         let scorer = Scorer::new(&model).unwrap();
         let halves = scorer.halves(&model.features).unwrap();
@@ -123,21 +124,24 @@ fn rate(model: &Model, parts: &Parts, alpha: f64, wanted: Basis) -> (f64, f64, u
     (low / total, variance.sqrt() / total, total as usize)
 }
 
-fn own_rates(seed: u64) -> Vec<(f64, (f64, f64, usize))> {
-    let (world, settings) = (small_world(seed), quick(seed));
-    let model = fit(log_of(&world), &settings).unwrap();
-    let parts = parts(&world.exposures, &settings, false);
-    [0.05, 0.1, 0.25, 0.5].map(|alpha| (alpha, rate(&model, &parts, alpha, Basis::Own))).to_vec()
-}
+const ALPHAS: [f64; 4] = [0.05, 0.1, 0.25, 0.5];
 
 #[test]
 fn p_values_of_members_are_not_too_small() {
-    for (alpha, (rate, sd, count)) in own_rates(1) {
-        // Measured: RATES
-        assert!(count > 1_500, "{count}");
-        assert!(rate <= alpha + 3.0 * sd, "p ≤ {alpha}: {rate} ± {sd}");
-        // Conformal p-values are not only valid but sharp.
-        assert!(rate >= alpha - 4.0 * sd, "p ≤ {alpha}: {rate} ± {sd}");
+    let (world, settings) = (small_world(4), quick(4));
+    let model = fit(log_of(&world), &settings).unwrap();
+    let parts = parts(&world.exposures, &settings, false);
+    for basis in [Basis::Own, Basis::Similar] {
+        for alpha in ALPHAS {
+            let (rate, sd, count) = rate(&model, &parts, alpha, basis);
+            // Measured for α = 0.05, 0.1, 0.25, 0.5 over seeds 1 to 5: own 0.039 to 0.049, 0.090 to 0.104, 0.237 to
+            // 0.281, 0.493 to 0.525 with sd 0.007, 0.010, 0.015, 0.017, at worst 2.1 sd above α; similar 0.040 to 0.051,
+            // 0.084 to 0.105, 0.229 to 0.245, 0.468 to 0.510 with sd 0.005, 0.007, 0.010, 0.011, at worst 0.9 above.
+            assert!(count > 1_500, "{count}");
+            assert!(rate <= alpha + 3.0 * sd, "{basis:?}, p ≤ {alpha}: {rate} ± {sd}");
+            // Conformal p-values are not only valid but sharp.
+            assert!(rate >= alpha - 4.0 * sd, "{basis:?}, p ≤ {alpha}: {rate} ± {sd}");
+        }
     }
 }
 
@@ -182,12 +186,12 @@ fn fresh_users_stand_out_and_the_truth_is_hard_to_beat() {
     let (world, settings) = (small_world(1), quick(1));
     let model = fit(log_of(&world), &settings).unwrap();
     let (fresh, common) = fresh_and_common(&world, &model, &settings);
-    // Measured: FRESH
+    // Measured over seeds 1 to 5: fresh 0.026 to 0.078, common 0.717 to 0.746.
     assert!(fresh < 0.2 && common > 0.6, "{fresh} {common}");
     let (truth, found) = auc_of_truth_and_model(&world, &model, &settings);
-    // Measured: AUCS
+    // Measured over seeds 1 to 5: truth 0.793, 0.780, 0.798, 0.732, 0.770; model 0.755, 0.732, 0.763, 0.685, 0.719.
     assert!(found <= truth + 0.005, "{found} beats the truth's {truth}");
-    assert!(found >= truth - 0.05, "{found} against the truth's {truth}");
+    assert!(found >= truth - 0.06, "{found} against the truth's {truth}");
 }
 
 #[test]
@@ -197,9 +201,8 @@ fn measure() {
         let (world, settings) = (small_world(seed), quick(seed));
         let model = fit(log_of(&world), &settings).unwrap();
         let parts = parts(&world.exposures, &settings, false);
-        eprintln!("seed {seed}: own {:.3?}", own_rates(seed));
-        for basis in [Basis::Similar, Basis::All] {
-            eprintln!("  {basis:?} {:.3?}", [0.05, 0.1, 0.25, 0.5].map(|alpha| rate(&model, &parts, alpha, basis)));
+        for basis in [Basis::Own, Basis::Similar] {
+            eprintln!("seed {seed}: {basis:?} {:.3?}", ALPHAS.map(|alpha| rate(&model, &parts, alpha, basis)));
         }
         eprintln!("  fresh, common {:.3?}", fresh_and_common(&world, &model, &settings));
         eprintln!("  AUC of truth, model {:.4?}", auc_of_truth_and_model(&world, &model, &settings));
@@ -233,8 +236,8 @@ fn rare_items_and_silent_users_get_sensible_numbers() {
         for task in tasks(23) {
             let of_task = scorer.task(task);
             for v in of_task.verdicts(&halves) {
-                // Measured: RARE
-                assert!(v.familiarity.abs() < 20.0, "{task:?}: {v:?}");
+                // Measured: at most 0.24; audiences here are all alike.
+                assert!(v.familiarity.abs() < 2.0, "{task:?}: {v:?}");
                 assert!((0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0, "{v:?}");
             }
             if task.0 >= 20 {
@@ -280,8 +283,7 @@ fn ramp(tasks: usize) -> Ratio {
 #[test]
 fn labels_by_count_and_by_lift() {
     // Ten users of category 0, four of 1, two of 2 and one without a label; x is 1, 3, 2 by category.
-    let category: Vec<Option<u32>> =
-        [vec![Some(0); 10], vec![Some(1); 4], vec![Some(2); 2], vec![None]].concat();
+    let category: Vec<Option<u32>> = [vec![Some(0); 10], vec![Some(1); 4], vec![Some(2); 2], vec![None]].concat();
     let x: Vec<f32> = category.iter().map(|c| c.map_or(9.0, |c| [1.0, 3.0, 2.0][c as usize])).collect();
     let x = Instances::new(1, x).unwrap();
     let mut builder = ExposuresBuilder::new();
@@ -293,9 +295,7 @@ fn labels_by_count_and_by_lift() {
     let exposures = builder.build(4, 17).unwrap();
     let everybody: Vec<u32> = (0..17).collect();
     let trained = [true, true, false, true];
-    let of = |users: &[u32], rule| {
-        label_auc(&ramp(4), &x, users, &exposures, &category, 3, rule, &trained).unwrap()
-    };
+    let of = |users: &[u32], rule| label_auc(&ramp(4), &x, users, &exposures, &category, 3, rule, &trained).unwrap();
     // By count: 5, 3, 1 → category 0 (x = 1) is nominal, 2 (x = 2) anomalous, and always above it.
     let counts = of(&everybody, LabelRule::Count);
     assert_eq!(counts.iter().map(|i| (i.task.0, i.exposures, i.auc)).collect::<Vec<_>>(), [(0, 10, 0.0), (1, 16, 0.0)]);
