@@ -6,7 +6,10 @@
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use cadet::{At, Error, Result};
@@ -19,7 +22,7 @@ use crate::exposures::Columns;
 use crate::id_column::{Numberer, check_type, good_rows};
 use crate::ndjson;
 use crate::parquet::Table;
-use crate::skipped::{Fault, no_column};
+use crate::skipped::{Fault, clip, no_column};
 use crate::source::{self, Format, Input};
 
 /// What the rows of a file look like.
@@ -280,12 +283,13 @@ impl ParquetStream {
         let (user, item, weight) = find(table.path(), columns, weights, &found)?;
         check_type(&table, user)?;
         check_type(&table, item)?;
-        if let Some(weight) = weight
-            && !table.data_type(weight).is_numeric()
-        {
+        if let Some(weight) = weight {
             let kind = table.data_type(weight);
-            let what = format!("column {} holds {kind}: weights are numbers", found[weight]);
-            return Err(Error::data(table.path(), At::File, what));
+            if !(kind.is_integer() || matches!(kind, DataType::Float32 | DataType::Float64)) {
+                let name = clip(&found[weight]);
+                let what = format!("column {name} holds {kind}: weights are integers or floats");
+                return Err(Error::data(table.path(), At::File, what));
+            }
         }
         let name = |i: usize| found[i].clone();
         let names = [name(user), name(item), weight.map(name).unwrap_or_default()];
@@ -395,8 +399,14 @@ fn weights(column: &ArrayRef) -> Vec<f32> {
     let value = |row: usize| match column.data_type() {
         DataType::Float32 => column.as_primitive::<Float32Type>().value(row),
         DataType::Float64 => column.as_primitive::<Float64Type>().value(row) as f32,
+        DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
+        DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
         DataType::Int32 => column.as_primitive::<Int32Type>().value(row) as f32,
         DataType::Int64 => column.as_primitive::<Int64Type>().value(row) as f32,
+        DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
+        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
+        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row) as f32,
+        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row) as f32,
         _ => f32::NAN,
     };
     (0..column.len()).map(|row| if column.is_null(row) { f32::NAN } else { value(row) }).collect()

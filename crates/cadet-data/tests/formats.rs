@@ -129,6 +129,35 @@ fn columns_can_have_other_names() {
 }
 
 #[test]
+fn parquet_weights_of_any_numeric_type() {
+    use arrow_array::{ArrayRef, Float64Array, Int16Array, Int32Array, RecordBatch, UInt64Array};
+    use std::sync::Arc;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let weights: [ArrayRef; 4] = [
+        Arc::new(Int16Array::from(vec![3])),
+        Arc::new(Int32Array::from(vec![3])),
+        Arc::new(UInt64Array::from(vec![3])),
+        Arc::new(Float64Array::from(vec![3.0])),
+    ];
+    for weight in weights {
+        let ids: [ArrayRef; 2] =
+            [Arc::new(UInt64Array::from(vec![u64::MAX])), Arc::new(Int16Array::from(vec![-4]))];
+        let [user, item] = ids;
+        let columns = [("weight", weight), ("item_id", item), ("user_id", user)];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let log = read(&path);
+        assert_eq!(log.exposures.mass(TaskId(0)), 3.0);
+        assert_eq!(log.users.name(0), IdRef::Str("18446744073709551615"));
+        assert_eq!(log.items.name(0), IdRef::Int(-4));
+    }
+}
+
+#[test]
 fn all_members_of_a_gzip_file_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.csv.gz");
