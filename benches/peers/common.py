@@ -11,7 +11,6 @@ DATA = os.path.join(HERE, "data")
 USERS, TASKS, X_DIM, E_DIM = 6040, 1629, 100, 16
 HIDDEN = (32, 32, 16)
 BATCH = 1024
-BATCHES_PER_EPOCH = 977  # 977 x 1024 positives = 1,000,448, "one epoch"
 
 
 def pin(threads):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs cadet beside PyTorch, ONNX Runtime and Polars on this machine and writes a table of ratios.
 
-Every sample is a fresh process, pinned to as many cores as it has threads. First the heats: every variant of
-every peer once. Then the rounds: cadet and the best two variants of each peer in turn, A B C A B C ..., and the
-ratio is taken within each round. Standard library only; the children use what requirements.txt pins.
+Every sample is a fresh process, pinned to as many cores as it has threads. A peer's variants fall into kinds
+(PyTorch with autograd, PyTorch with a backward pass derived by hand, ...). First the heats: every variant once.
+Then the rounds: cadet and the best variant of each kind in turn, A B C A B C ..., and the ratio is taken within
+each round. Standard library only; the children use what requirements.txt pins.
 """
 
 import argparse
@@ -33,15 +34,30 @@ TIMEOUT = 1800  # seconds for one child
 
 # name, learning rate, dropout, epochs in full and quick runs, timed or only compared by loss
 SETTINGS = (
-    ("paper: Adam 1e-4, dropout .5/.5/.3", "1e-4", "0.5,0.5,0.3", 3, 1, True),
-    ("plain: Adam 1e-3, no dropout", "1e-3", "0,0,0", 3, 1, True),
+    ("paper: Adam 1e-4, dropout .5/.5/.3", "1e-4", "0.5,0.5,0.3", 2, 1, True),
+    ("plain: Adam 1e-3, no dropout", "1e-3", "0,0,0", 2, 1, True),
     ("loss only: Adam 1e-3, dropout .5/.5/.3", "1e-3", "0.5,0.5,0.3", 8, 0, False),
 )
-HEAT = ["--batches", "300"]
-PASSIVE = ["env", "OMP_WAIT_POLICY=PASSIVE", "GOMP_SPINCOUNT=0"]
-TRAIN_VARIANTS = ("dense", "sparse", "split", "hand", "compile", "compile-hand")
-SCORE_VARIANTS = {"PyTorch": ("concat", "split", "onednn", "compile"), "ONNX Runtime": ("concat", "split")}
+LOSS_ROUNDS = 2
+HEAT = ["--batches", "150"]
+SHORT = ["--batches", "300"]  # rounds on several threads: enough for a rate, while losses are compared on one
+PASSIVE, SLEEPING = ", passive wait", ["env", "OMP_WAIT_POLICY=PASSIVE", "GOMP_SPINCOUNT=0"]
+
+# kind -> its variants; the best of each kind is measured in every round
+TRAIN_KINDS = {
+    "PyTorch, autograd": ("dense", "sparse", "split", "compile"),
+    "PyTorch, hand-derived backward": ("hand", "compile-hand"),
+}
+SCORE_KINDS = {
+    "PyTorch, concatenated rows": ("concat",),
+    "PyTorch, split first layer": ("split", "onednn", "compile"),
+    "ONNX Runtime, concatenated rows": ("concat",),
+    "ONNX Runtime, split first layer": ("split",),
+}
 SCORE_SCRIPT = {"PyTorch": "score_torch.py", "ONNX Runtime": "score_ort.py"}
+
+# exposures, users and items (both; None: a hundredth of the exposures), threads (None: all of --threads)
+SCALES = ((1_000_000, None, None), (10_000_000, None, None), (10_000_000, 1_000_000, 2), (100_000_000, 1_000_000, 2))
 
 
 def say(*words, sep=" "):
@@ -131,20 +147,42 @@ def human(x):
     return f"{x:.3g} "
 
 
-def heats_and_rounds(runner, key, ours, peers, threads, rounds, all_variants):
-    """`ours` and each of `peers` (label -> argv from (quick, seed)) in turn. Labels are 'peer variant'."""
+def kind_of(who):
+    """'PyTorch, autograd' of 'PyTorch, autograd: split, passive wait'."""
+    return who.split(":")[0]
+
+
+def winners(runner, key, threads, whos):
+    """Of each kind the variant with the best rate in its heat."""
     measure = "per_cpu" if threads == 1 else "per_wall"
-    for who, argv in peers.items():
+    heat = {s["who"]: s[measure] for s in runner.samples
+            if (s["key"], s["threads"], s["phase"]) == (key, threads, "heat") and s["who"] in whos}
+    best = {}
+    for who in sorted(heat, key=heat.get, reverse=True):
+        best.setdefault(kind_of(who), who)
+    return [best[kind] for kind in dict.fromkeys(map(kind_of, whos)) if kind in best]
+
+
+def heats_and_rounds(runner, key, ours, peers, threads, args):
+    """`ours` and each of `peers` (label -> argv from (heat, seed)) in turn. Labels are 'kind: variant'."""
+    if threads > 1:
+        # What won its heat on one thread, with spinning and with sleeping OpenMP threads; all, if there was no heat.
+        peers = {w: peers[w] for w in winners(runner, key, 1, peers) or peers}
+        for who, argv in list(peers.items()):
+            if who.startswith("PyTorch"):
+                peers[who + PASSIVE] = lambda *a, argv=argv: [*SLEEPING, *argv(*a)]
+    alone = len(peers) == len(set(map(kind_of, peers)))  # nothing to choose: no heats
+    for who, argv in peers.items() if not alone else ():
         runner.run(argv(True, 1), threads, who=who, key=key, phase="heat", round=-1)
-    heat = {s["who"]: s[measure] for s in runner.samples if s["key"] == key and s["threads"] == threads}
-    chosen = []
-    for peer in dict.fromkeys(who.split(":")[0] for who in peers):
-        field = sorted((w for w in heat if w.split(":")[0] == peer), key=heat.get, reverse=True)
-        chosen += field if all_variants else field[:2]
+    chosen = peers if alone or args.all_variants else winners(runner, key, threads, peers)
     field = ([(OURS, ours)] if runner.ours else []) + [(w, peers[w]) for w in chosen]
-    for r in range(rounds):
+    start = time.perf_counter()
+    for r in range(args.rounds):
         for who, argv in field[r % len(field) :] + field[: r % len(field)]:
             runner.run(argv(False, r + 1), threads, who=who, key=key, phase="round", round=r)
+        if time.perf_counter() - start > args.group_seconds:
+            say(f"    {r + 1} rounds took more than {args.group_seconds} s: no more of {key}")
+            break
 
 
 # ---------------------------------------------------------------- the works
@@ -163,26 +201,24 @@ def train(runner, args):
             argv = ["--data", folder, "--threads", str(threads), "--epochs", str(epochs), "--lr", lr, "--dropout", dropout]
             return argv + (["--seed", str(seed)] if seed else [])
 
-        for threads in args.threads if timed else args.threads[-1:]:
+        for threads in args.threads if timed else args.threads[:1]:
             ours = lambda _, seed: [BINARY, "train", *common(threads, epochs, seed if runner.takes_seed() else None)]
             script = [runner.python, os.path.join(HERE, "train_torch.py"), "--variant"]
-            variants = TRAIN_VARIANTS if timed else ("hand",)
             peers = {
-                "PyTorch: " + v: lambda heat, seed, v=v: [
-                    *script, v, *common(threads, 1 if heat else epochs, seed), *(HEAT if heat else [])
+                f"{kind}: {v}": lambda heat, seed, v=v: [
+                    *script, v, *common(threads, 1 if heat or threads > 1 else epochs, seed),
+                    *(HEAT if heat else SHORT if threads > 1 else []),
                 ]
+                for kind, variants in TRAIN_KINDS.items()
                 for v in variants
             }
-            # libgomp's threads spin by default, which collapses when anything else wants a core: also try sleeping ones.
-            if timed and threads > 1:
-                for v in ("hand", "compile-hand"):
-                    peers[f"PyTorch: {v}, passive wait"] = lambda *a, v=v: [*PASSIVE, *peers["PyTorch: " + v](*a)]
             if timed:
-                heats_and_rounds(runner, key, ours, peers, threads, args.rounds, args.all_variants)
-            else:
-                for r in range(args.rounds):
-                    for who, argv in ([(OURS, ours)] if runner.ours else []) + list(peers.items()):
-                        runner.run(argv(False, r + 1), threads, who=who, key=key, phase="loss", round=r)
+                heats_and_rounds(runner, key, ours, peers, threads, args)
+                continue
+            peer = "PyTorch, hand-derived backward: hand"
+            for r in range(min(args.rounds, LOSS_ROUNDS)):
+                for who, argv in ([(OURS, ours)] if runner.ours else []) + [(peer, peers[peer])]:
+                    runner.run(argv(False, r + 1), threads, who=who, key=key, phase="loss", round=r)
 
 
 def score(runner, args):
@@ -190,20 +226,16 @@ def score(runner, args):
     for threads in args.threads:
         say("score")
         common = ["--data", folder, "--threads", str(threads)]
-        passes = ["--passes", "2"] if args.quick else []
+        # A heat's process measures as a round's does: trials of block sizes, then passes.
+        passes = lambda heat: ["--passes", "2"] if args.quick or heat else []
         peers = {
-            f"{peer}: {v}": lambda *_, peer=peer, v=v: [
-                runner.python, os.path.join(HERE, SCORE_SCRIPT[peer]), "--variant", v, *common, *passes
+            f"{kind}: {v}": lambda heat, _, script=SCORE_SCRIPT[kind.split(",")[0]], v=v: [
+                runner.python, os.path.join(HERE, script), "--variant", v, *common, *passes(heat)
             ]
-            for peer, variants in SCORE_VARIANTS.items()
+            for kind, variants in SCORE_KINDS.items()
             for v in variants
         }
-        if threads > 1:
-            for v in ("split", "compile"):
-                peers[f"PyTorch: {v}, passive wait"] = lambda *a, v=v: [*PASSIVE, *peers["PyTorch: " + v](*a)]
-        heats_and_rounds(
-            runner, "score", lambda *_: [BINARY, "score", *common], peers, threads, args.rounds, args.all_variants
-        )
+        heats_and_rounds(runner, "score", lambda *_: [BINARY, "score", *common, "--passes", "3"], peers, threads, args)
 
 
 def read(runner, args):
@@ -217,18 +249,17 @@ def read(runner, args):
             say(key)
             common = ["--file", file, "--threads", str(threads)]
             peers = {"Polars: read_" + kind: lambda *_: [runner.python, os.path.join(HERE, "read_polars.py"), *common]}
-            heats_and_rounds(
-                runner, key, lambda *_: [BINARY, "read", *common], peers, threads, args.rounds, args.all_variants
-            )
+            heats_and_rounds(runner, key, lambda *_: [BINARY, "read", *common], peers, threads, args)
 
 
 def scale(runner, args):
     if not runner.ours:
         return
-    for exposures in (1_000_000,) if args.quick else (1_000_000, 10_000_000, 100_000_000):
-        for threads in args.threads:
+    for exposures, sides, only in SCALES[: 1 if args.quick else None]:
+        for threads in args.threads if only is None else [t for t in args.threads if t == only]:
             say(f"scale {exposures:,}")
-            argv = [BINARY, "scale", "--exposures", str(exposures), "--threads", str(threads)]
+            argv = [BINARY, "scale", "--exposures", str(exposures), "--threads", str(threads), "--batch", "1024,8192"]
+            argv += ["--users", str(sides), "--items", str(sides)] if sides else []
             runner.run(argv, threads, who=OURS, key="scale", phase="round", round=0)
 
 
@@ -281,7 +312,7 @@ def summarise(runner, args):
             if who == OURS:
                 wall = cpu = []
             else:
-                peer = who.split(":")[0]
+                peer = kind_of(who)
                 rate = median_of(used, field)
                 if rounds and (peer not in best or rate > best[peer][0]):
                     best[peer] = (rate, who, wall, cpu)
@@ -300,15 +331,16 @@ def summarise(runner, args):
                 f"**{spread(cpu)}**" if threads == 1 else spread(cpu),
                 spread(wall) if threads == 1 else f"**{spread(wall)}**",
             ])
-    top = ["", "## cadet ÷ the best variant of each peer", ""]
-    top += table(["work", "best of its kind", "its rate", "by CPU-second", "by wall clock"], headline)
+    top = ["", "## cadet ÷ the best variant of each kind of peer", ""]
+    top += table(["work", "kind: its best variant", "its rate", "cadet ÷ it, by CPU-second", "cadet ÷ it, by wall clock"], headline)
     top += ["", "Bold: the figure to quote (1 thread by CPU-second, more by wall clock). Median of the rounds' ratios, lowest–highest. Above 1: cadet is faster."]
     return top + losses(runner, summary) + scores(runner) + scaling(runner) + ["", "## Every variant"] + out, summary
 
 
 def losses(runner, summary):
     rows, flags = [], []
-    groups = dict.fromkeys((s["key"], s["threads"]) for s in runner.samples if "heldout_loss" in s)
+    # On several threads the peers' rounds are shorter than an epoch.
+    groups = dict.fromkeys((s["key"], s["threads"]) for s in runner.samples if "heldout_loss" in s and s["threads"] == 1)
     for key, threads in groups:
         mine = [s for s in runner.samples if (s["key"], s["threads"]) == (key, threads) and s["phase"] != "heat"]
         last = lambda own: [s["heldout_loss"][-1] for s in own]
@@ -351,11 +383,14 @@ def scaling(runner):
     mine = [s for s in runner.samples if s["key"] == "scale"]
     if not mine:
         return []
-    rows = [[f"{s['exposures']:,}", f"{s.get('users', 0):,}", f"{s.get('items', 0):,}", str(s["threads"]),
-             human(s.get("positives_per_second", 0)) + "/s", f"{s['wall_seconds']:.1f} s",
-             f"{s.get('peak_rss_bytes', 0) / 2**20:,.0f} MiB"] for s in mine]
-    return ["", "## Scale (cadet alone)", ""] + table(
-        ["exposures", "users", "items", "threads", "positives", "wall", "peak memory"], rows)
+    rows = [[f"{s['exposures']:,}", f"{s['users']:,}", f"{s['items']:,}", str(s["threads"]),
+             *(human(r["positives_per_second"]) + "/s" for r in s["runs"]),
+             f"{s['generate_seconds']:.1f} s", f"{s['build_seconds']:.1f} s", f"{s['train_seconds']:.1f} s",
+             f"{s['peak_rss_bytes'] / 2**20:,.0f} MiB", f"{s['others_cores']:.1f}"] for s in mine]
+    header = ["exposures", "users", "items", "threads", "positives, batch 1,024", "batch 8,192", "generate", "sort into rows",
+              "one epoch, batch 1,024", "peak memory", "cores used by others"]
+    note = "32 features, net 32-32-16 without dropout. One sample each. Batch 8,192 over at most 10M positives."
+    return ["", "## Scale (cadet alone)", ""] + table(header, rows) + ["", note]
 
 
 def command(*argv, cwd=ROOT):
@@ -401,7 +436,8 @@ def write(runner, args, env, ours):
         f"- cores used by other programs meanwhile: {min(others):.1f} to {max(others):.1f} (median {statistics.median(others):.1f})"
         + (f"; **{disturbed} of the samples on several threads were disturbed (more than {CALM} cores): "
            "read those by wall clock with care**" if disturbed else ""),
-        f"- settings: {args.rounds} rounds, threads {args.threads}" + (", **quick run: not for quoting**" if args.quick else ""),
+        f"- settings: {args.rounds} rounds, threads {args.threads}" + (f", {env['seconds']} s in all" if "seconds" in env else "")
+        + (", **quick run: not for quoting**" if args.quick else ""),
     ]
     if not ours:
         head += ["", "**The Rust program `target/release/cadet-bench` was missing: peers only, no ratios.**"]
@@ -417,8 +453,7 @@ def write(runner, args, env, ours):
         record = {"environment": env, "summary": summary, "samples": runner.samples, "failures": runner.failures}
         f.write(json.dumps(record, indent=1).replace(root, ""))
         f.write("\n")
-    print(text)
-    say("wrote", stem + ".md and .json")
+    return text, stem
 
 
 # ---------------------------------------------------------------- setting up
@@ -453,9 +488,10 @@ def rust_binary(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKS), help="some of train,score,read,scale")
-    parser.add_argument("--rounds", type=int, help="rounds after the heats (default 5, quick 1)")
+    parser.add_argument("--rounds", type=int, help="rounds after the heats (default 3, quick 1)")
+    parser.add_argument("--group-seconds", type=int, default=60, help="no further round of a comparison after so long")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--epochs", type=int, help="epochs of every training setting (default: 3, loss only 8)")
+    parser.add_argument("--epochs", type=int, help="epochs of every training setting (default: 2, loss only 8)")
     parser.add_argument("--quick", action="store_true", help="1 epoch, 1 round, small files: does it run?")
     parser.add_argument("--all-variants", action="store_true", help="every variant in every round")
     parser.add_argument("--out", default=os.path.join(HERE, "results"))
@@ -471,8 +507,9 @@ def main():
     args.threads = [int(t) for t in args.threads.split(",")]
     if max(args.threads) > len(os.sched_getaffinity(0)):
         parser.error(f"{max(args.threads)} threads on {len(os.sched_getaffinity(0))} cores would not be honest")
-    args.rounds = args.rounds if args.rounds is not None else 1 if args.quick else 5
+    args.rounds = args.rounds if args.rounds is not None else 1 if args.quick else 3
 
+    start = time.perf_counter()
     python = environment_python(args)
     ours = rust_binary(args)
     if not ours:
@@ -488,11 +525,17 @@ def main():
     try:
         for work in args.only:
             {"train": train, "score": score, "read": read, "scale": scale}[work](runner, args)
+            say(f"{work}: done after {time.perf_counter() - start:.0f} s")
+            if runner.samples:
+                write(runner, args, env, ours)
     except KeyboardInterrupt:
         say("interrupted: writing what there is")
     if not runner.samples:
         sys.exit("nothing was measured")
-    write(runner, args, env, ours)
+    env["seconds"] = round(time.perf_counter() - start)
+    text, stem = write(runner, args, env, ours)
+    print(text)
+    say("wrote", stem + ".md and .json")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from common import DATA, TASKS, USERS, X_DIM, Stopwatch, pin, report
 
 VARIANTS = ("concat", "split")
 BLOCKS = (1, 2, 4, 8, 16, 40)
-PASSES = 5
+PASSES = 3
 
 
 def arguments():
@@ -106,9 +106,9 @@ def main(args):
     for block in blocks:
         run = session(args.variant, w, block, args.threads)
         score(run, args.variant, x[: block * 10], w, block)
-        part = x[: len(x) // 4 // block * block]
+        part = x[: len(x) // 16 // block * block]
         cost = []
-        for _ in range(3 if len(blocks) > 1 else 0):
+        for _ in range(2 if len(blocks) > 1 else 0):
             with Stopwatch() as watch:
                 score(run, args.variant, part, w, block)
             cost.append((watch.cpu if args.threads == 1 else watch.wall) / len(part))

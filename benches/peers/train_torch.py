@@ -11,7 +11,7 @@ compile-hand  torch.compile of hand's whole step, sampling gathers and Adam incl
 
 import argparse
 
-from common import BATCH, BATCHES_PER_EPOCH, DATA, E_DIM, HIDDEN, Stopwatch, X_DIM, pin, report
+from common import BATCH, DATA, E_DIM, HIDDEN, Stopwatch, X_DIM, pin, report
 
 VARIANTS = ("dense", "sparse", "split", "hand", "compile", "compile-hand")
 
@@ -22,7 +22,7 @@ def arguments():
     parser.add_argument("--data", default=DATA + "/train")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--batches", type=int, default=BATCHES_PER_EPOCH, help="batches in an epoch")
+    parser.add_argument("--batches", type=int, help="batches in an epoch (default: as many as hold the training exposures)")
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--dropout", default="0.5,0.5,0.3")
     parser.add_argument("--seed", type=int, default=1)
@@ -315,6 +315,7 @@ def main(args):
     torch.set_flush_denormal(True)
     dropout = tuple(float(p) for p in args.dropout.split(","))
     world = World(args.data)
+    args.batches = args.batches or -(-len(world.user) // BATCH)
 
     def fresh():
         torch.manual_seed(args.seed)
