@@ -16,7 +16,7 @@ use cadet_plot::{
     Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
 };
 
-use crate::commands::demo::{Against, estimates_and_truths, over_seeds};
+use crate::commands::demo::{Against, over_seeds};
 use crate::output::{bytes, count};
 
 /// Writes a page, whole or not at all.
@@ -90,7 +90,7 @@ fn base(model: &Model) -> Result<Page> {
 }
 
 fn truth(model: &Model, world: &World, results: &[Against]) -> Result<Section> {
-    let pairs = estimates_and_truths(model, world)?;
+    let pairs = world.estimates_and_truths(model)?;
     // An even thinning: the plot shows a density, not every one of the pairs.
     let step = pairs.len().div_ceil(60_000).max(1);
     let points: Vec<(f64, f64)> = pairs.iter().step_by(step).map(|(f, r)| (*r, *f)).collect();

@@ -9,13 +9,10 @@ use std::time::Instant;
 
 use cadet::init::learned::SeedChoice;
 use cadet::metrics::{Agreement, Summary, agreement};
-use cadet::model::Model;
-use cadet::pipeline::{Log, fit};
+use cadet::pipeline::fit;
 use cadet::settings::{Init, Settings};
-use cadet::split::Part;
-use cadet::synth::{World, WorldConfig};
+use cadet::synth::WorldConfig;
 use cadet::trainer::{Unwatched, Update};
-use cadet::{Ids, Names, TaskId};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
 
@@ -63,9 +60,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for seed in SEEDS {
                 let world = WorldConfig { seed, ..config.clone() }.make()?;
                 let clock = Instant::now();
-                let model = fit(log_of(&world)?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
+                let model = fit(world.log()?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
                 let seconds = clock.elapsed().as_secs_f64();
-                let Agreement { correlation, rmse } = against_truth(&model, &world)?;
+                let Agreement { correlation, rmse } = agreement(world.estimates_and_truths(&model)?.into_iter());
                 let metrics = model.manifest.metrics.ok_or("there are test users")?;
                 let auc = metrics.exposure_auc.map_or(f64::NAN, |a| a.mean);
                 writeln!(raw, "{},\"{variant}\",{seed},{correlation:.5},{rmse:.5},{:.5},{auc:.5},{seconds:.2}", &name[..name.find(':').unwrap_or(0)], metrics.loss)?;
@@ -82,26 +79,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(folder.join("raw.csv"), raw)?;
     std::fs::write(folder.join("summary.md"), summary)?;
     Ok(())
-}
-
-fn log_of(world: &World) -> cadet::Result<Log> {
-    let names = |n: usize| Ids::from_names(Names::Int((0..n as i64).collect()));
-    Ok(Log {
-        users: names(world.features.len())?,
-        items: names(world.exposures.task_count())?,
-        exposures: world.exposures.clone(),
-        features: Some(world.features.clone()),
-        sources: vec![],
-    })
-}
-
-fn against_truth(model: &Model, world: &World) -> cadet::Result<Agreement> {
-    let rule = model.manifest.settings.split()?;
-    let users: Vec<u32> =
-        (0..model.users.len() as u32).filter(|u| rule.part(model.users.name(*u)) == Part::Test).collect();
-    let tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).collect();
-    let matrix = model.ratio.matrix(&tasks, &model.ratio.halves(&model.features)?.select(&users));
-    let truths = tasks.iter().flat_map(|t| users.iter().map(|u| world.log_ratio(*t, *u)));
-    let pairs: Vec<(f64, f64)> = matrix.iter().map(|f| f64::from(*f)).zip(truths).collect();
-    Ok(agreement(pairs.into_iter()))
 }

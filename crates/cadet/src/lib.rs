@@ -1,4 +1,28 @@
 //! How familiar is every user with every item?
+//!
+//! Collaborative anomaly detection: from a log of who was shown what, one small net learns for every item how much more
+//! likely a user is in its audience than in the population, `log q_t(x)/p(x)`. High is common, low is fresh.
+//!
+//! ```
+//! use cadet::{TaskId, pipeline, scorer::Scorer, settings::Settings, synth::WorldConfig, trainer::Unwatched};
+//!
+//! # fn main() -> cadet::Result<()> {
+//! // A small world whose truth is known stands in for a log.
+//! let world = WorldConfig { users: 300, items: 20, exposures: 4_000, ..WorldConfig::default() }.make()?;
+//! let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
+//! let model = pipeline::fit(world.log()?, &settings, &mut Unwatched)?;
+//!
+//! let scorer = Scorer::new(&model)?;
+//! let users = scorer.halves(&model.features)?;
+//! let verdicts = scorer.task(TaskId(7)).verdicts(&users);
+//! let freshest = verdicts.iter().min_by(|a, b| a.familiarity.total_cmp(&b.familiarity)).unwrap();
+//! assert!(freshest.quantile < 0.1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The modules in reading order: [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
+//! [`trainer`], [`init`], [`features`], [`pipeline`], [`scorer`], [`evaluate`], [`store`].
 
 pub mod calibrate;
 pub mod contrastive;

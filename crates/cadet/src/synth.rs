@@ -9,8 +9,12 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::exposures::{Exposures, ExposuresBuilder, TaskId};
+use crate::ids::{IdRef, Ids, Names};
 use crate::instances::Instances;
+use crate::model::Model;
+use crate::pipeline::Log;
 use crate::rng::{Purpose, Rng};
+use crate::split::Part;
 use crate::{Error, Result};
 
 /// The size of a world.
@@ -175,6 +179,33 @@ impl World {
     pub fn log_ratio(&self, task: TaskId, user: u32) -> f64 {
         let (t, u) = (task.0 as usize, user as usize);
         self.affinity(t, u) - self.normaliser[t] - self.population[u]
+    }
+
+    /// What a log of this world would show: users are numbers, items have names.
+    pub fn log(&self) -> Result<Log> {
+        let mut items = Ids::new();
+        for t in 0..self.exposures.task_count() {
+            items.intern(IdRef::Str(&format!("item-{t:04}")))?;
+        }
+        Ok(Log {
+            users: Ids::from_names(Names::Int((0..self.features.len() as i64).collect()))?,
+            items,
+            exposures: self.exposures.clone(),
+            features: Some(self.features.clone()),
+            sources: vec!["a generated world".into()],
+        })
+    }
+
+    /// Every item with every test user of a model that was trained on [`World::log`]: (estimate, truth).
+    pub fn estimates_and_truths(&self, model: &Model) -> Result<Vec<(f64, f64)>> {
+        let rule = model.manifest.settings.split()?;
+        let is_test = |u: &u32| rule.part(model.users.name(*u)) == Part::Test;
+        let users: Vec<u32> = (0..model.users.len() as u32).filter(is_test).collect();
+        let tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).collect();
+        let halves = model.ratio.halves(&model.features)?.select(&users);
+        let matrix = model.ratio.matrix(&tasks, &halves);
+        let truths = tasks.iter().flat_map(|t| users.iter().map(|u| self.log_ratio(*t, *u)));
+        Ok(matrix.iter().map(|f| f64::from(*f)).zip(truths).collect())
     }
 
     /// `log p(u)`, the share of the exposures that go to a user.

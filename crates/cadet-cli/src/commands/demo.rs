@@ -7,13 +7,12 @@ use std::time::Instant;
 use anyhow::Result;
 use cadet::metrics::{Agreement, Summary, agreement};
 use cadet::model::Model;
-use cadet::pipeline::{self, Log};
+use cadet::pipeline;
 use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
-use cadet::split::Part;
 use cadet::store;
 use cadet::synth::{World, WorldConfig};
-use cadet::{Error, IdRef, Ids, Names, TaskId};
+use cadet::{Error, IdRef};
 use cadet_data::{Kind, TableWriter, Values};
 use serde::Serialize;
 use serde_json::json;
@@ -46,9 +45,9 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
         for init in [Init::Learned, Init::Random] {
             let settings = Settings { seed: s, init, ..Settings::default() };
             let started = Instant::now();
-            let model = pipeline::fit(log_of(&world)?, &settings, &mut Watcher::new(None, false))?;
+            let model = pipeline::fit(world.log()?, &settings, &mut Watcher::new(None, false))?;
             let seconds = started.elapsed().as_secs_f64();
-            results.push(Against { seed: s, init, agreement: against_truth(&model, &world)?, seconds });
+            results.push(Against { seed: s, init, agreement: agreement(world.estimates_and_truths(&model)?.into_iter()), seconds });
             if kept.is_none() {
                 kept = Some((model, world.clone()));
             }
@@ -66,38 +65,6 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
         return output::print_json(&json!({"out": out, "results": results, "manifest": model.manifest}));
     }
     output::print(&text(&model, &world, &results, out, clock)?)
-}
-
-/// What a log of this world would show: users are numbers, items have names.
-fn log_of(world: &World) -> Result<Log> {
-    let users = Ids::from_names(Names::Int((0..world.features.len() as i64).collect()))?;
-    let mut items = Ids::new();
-    for t in 0..world.exposures.task_count() {
-        items.intern(IdRef::Str(&format!("item-{t:04}")))?;
-    }
-    Ok(Log {
-        users,
-        items,
-        exposures: world.exposures.clone(),
-        features: Some(world.features.clone()),
-        sources: vec!["a generated world".into()],
-    })
-}
-
-/// Every item with every test user: estimate and truth.
-pub(crate) fn estimates_and_truths(model: &Model, world: &World) -> Result<Vec<(f64, f64)>> {
-    let rule = model.manifest.settings.split()?;
-    let users: Vec<u32> =
-        (0..model.users.len() as u32).filter(|u| rule.part(model.users.name(*u)) == Part::Test).collect();
-    let tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).collect();
-    let halves = model.ratio.halves(&model.features)?.select(&users);
-    let matrix = model.ratio.matrix(&tasks, &halves);
-    let pairs = tasks.iter().flat_map(|t| users.iter().map(move |u| (*t, *u)));
-    Ok(matrix.iter().zip(pairs).map(|(f, (t, u))| (f64::from(*f), world.log_ratio(t, u))).collect())
-}
-
-fn against_truth(model: &Model, world: &World) -> Result<Agreement> {
-    Ok(agreement(estimates_and_truths(model, world)?.into_iter()))
 }
 
 /// The log and the users' features as files, to try the other commands on.
