@@ -181,6 +181,9 @@ pub fn label_auc(
     rule: LabelRule,
     trained: &[bool],
 ) -> Result<Vec<ItemAuc>> {
+    if let Some(worst) = category.iter().flatten().max().filter(|c| **c as usize >= categories) {
+        return Err(Error::Shape { what: "categories", expected: categories, found: *worst as usize + 1 });
+    }
     let mut population = vec![0.0f64; categories];
     let mut labelled: Vec<Vec<u32>> = vec![Vec::new(); categories];
     for user in exposures.instances() {

@@ -80,6 +80,9 @@ impl Exposures {
         if weights.as_ref().is_some_and(|w| w.len() != total) {
             return shape("exposure weights", total, weights.map_or(0, |w| w.len()));
         }
+        if counts.as_ref().is_some_and(|c| c.contains(&0)) {
+            return Err(Error::config("exposures", "an exposure must have happened at least once"));
+        }
         if !offsets.is_sorted() {
             return Err(Error::config("exposures", "row offsets must ascend"));
         }

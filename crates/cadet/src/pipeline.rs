@@ -89,6 +89,13 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     if log.exposures.is_empty() {
         return Err(Error::config("exposures", "the log has none"));
     }
+    let sizes = [
+        ("users of the log", log.exposures.instance_count(), log.users.len()),
+        ("items of the log", log.exposures.task_count(), log.items.len()),
+    ];
+    if let Some((what, expected, found)) = sizes.into_iter().find(|(_, expected, found)| expected != found) {
+        return Err(Error::Shape { what, expected, found });
+    }
     let sha256 = crate::store::fingerprint(&log);
     watch.begin(&format!("{sha256} {settings:?}"))?;
     let Log { users, items, exposures, features: given, sources } = log;
@@ -122,6 +129,11 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         false => Standard { mean: vec![0.0; x.width()], scale: vec![1.0; x.width()] },
     };
     standard.apply(&mut x)?;
+    if let Some(at) = x.values().iter().position(|v| !v.is_finite()) {
+        let user = users.name((at / x.width()) as u32);
+        let why = format!("user {user} has a value in column {} that is not a finite number", at % x.width() + 1);
+        return Err(Error::config("features", why));
+    }
 
     let sampler = Sampler::new(&parts.train, tasks.clone(), settings.base)?;
     let training = settings.training();

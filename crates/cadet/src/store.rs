@@ -337,7 +337,9 @@ pub fn load_manifest(folder: &Path) -> Result<Manifest> {
 pub fn load(folder: &Path) -> Result<Model> {
     let sums = read_sums(folder)?;
     let open = |name: &str| open_checked(folder, name, &sums);
-    let manifest = parse_manifest(&open(MANIFEST)?)?;
+    let file = open(MANIFEST)?;
+    let manifest = parse_manifest(&file)?;
+    file.wrap(manifest.settings.check())?;
 
     let file = open(USERS)?;
     let users = file.wrap(Ids::from_names(file.names()?))?;
@@ -365,13 +367,13 @@ pub fn load(folder: &Path) -> Result<Model> {
 
     let file = open(WEIGHTS)?;
     let settings = &manifest.settings;
-    file.wrap(settings.check())?;
     let parameters = file.with_prefix("ratio.")?;
     let shape = parameters.iter().find(|t| t.name == "tasks").map(|t| t.shape.clone());
     let Some(&[tasks, embedding]) = shape.as_deref() else { return Err(file.error("has no tensor \"ratio.tasks\"")) };
     if tasks != items.len() || embedding != settings.embedding {
         return Err(file.error(format!("embeddings {tasks} × {embedding}, but {} items", items.len())));
     }
+    check_layers(&file, &parameters, width + embedding, &settings.hidden)?;
     let start = file.wrap(TaskEmbeddings::new(embedding, vec![0.0; tasks * embedding]))?;
     let mut ratio = file.wrap(settings.net().init(width, &start, 0))?;
     file.wrap(ratio.0.set_parameters(parameters))?;
@@ -421,13 +423,29 @@ pub fn load(folder: &Path) -> Result<Model> {
     })
 }
 
+/// Whether the net that the manifest speaks of is there, before memory is taken for it.
+fn check_layers(file: &Opened, parameters: &[Tensor], inputs: usize, hidden: &[usize]) -> Result<()> {
+    let mut inputs = inputs;
+    for (l, width) in hidden.iter().enumerate() {
+        let name = format!("layer{}.weight", l + 1);
+        let shape = parameters.iter().find(|t| t.name == name).map(|t| &t.shape[..]);
+        if shape != Some(&[inputs, *width]) {
+            return Err(file.error(format!("{name} is {shape:?}, expected {inputs} × {width}")));
+        }
+        inputs = *width;
+    }
+    Ok(())
+}
+
 fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -> Result<PreEmbedding> {
     let seeds: Vec<u32> = file.list("heads.seeds", Dtype::U32)?;
     if seeds.iter().any(|s| *s as usize >= items) {
         return Err(file.error("a seed task is not among the items"));
     }
+    let parameters = file.with_prefix("heads.")?;
+    check_layers(file, &parameters, features, &manifest.settings.hidden)?;
     let mut heads = file.wrap(Heads::init(&manifest.settings.net(), features, seeds.len(), 0))?;
-    file.wrap(heads.0.set_parameters(file.with_prefix("heads.")?))?;
+    file.wrap(heads.0.set_parameters(parameters))?;
     let mean: Vec<f32> = file.list("projection.mean", Dtype::F32)?;
     let ([rows, columns], axes) = file.matrix("projection.axes")?;
     if mean.len() != heads.width() || columns != heads.width() || rows != manifest.settings.embedding {
@@ -552,6 +570,9 @@ impl Checkpoint {
         }
         let field = |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
         let history: History = serde_json::from_str(field("history")?).map_err(|e| file.error(e.to_string()))?;
+        if !(1..=history.epochs.len()).contains(&history.best) {
+            return Err(file.error("its best epoch is not among its epochs"));
+        }
         let steps = field("steps")?.parse().map_err(|_| file.error("has no step count"))?;
         file.wrap(model.set_parameters(file.with_prefix("now.")?))?;
         file.wrap(model.set_optimiser(steps, file.with_prefix("optimiser.")?))?;

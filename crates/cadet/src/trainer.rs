@@ -297,7 +297,7 @@ pub fn train<E: Estimator + Send + Sync>(
             losses += loss;
             done += 1;
             std::mem::swap(&mut batch, &mut next);
-            if done % 16 == 0 && watch.batch(epoch + 1, config.epochs, done, batches) == Signal::Stop {
+            if (done % 16 == 0 || done == batches) && watch.batch(epoch + 1, config.epochs, done, batches) == Signal::Stop {
                 interrupted = true;
                 break;
             }
@@ -306,6 +306,9 @@ pub fn train<E: Estimator + Send + Sync>(
         history.seconds += clock.elapsed().as_secs_f64();
         history.positives += (done * config.batch) as u64;
         let valid = validation.map(|v| v.score(model, x));
+        if let Some(score) = valid.filter(|s| !s.loss.is_finite()) {
+            return Err(Error::Diverged { epoch: epoch + 1, loss: score.loss });
+        }
         let learning_rate = config.rate(epoch, 0.0);
         history.epochs.push(Epoch { epoch: epoch + 1, learning_rate, train_loss: losses / done as f64, valid });
         history.best = best(&history.epochs, config.select);

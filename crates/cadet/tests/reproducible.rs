@@ -216,7 +216,6 @@ fn stopping_in_the_first_epoch_leaves_a_usable_model() {
 }
 
 #[test]
-#[ignore = "bug: Watch::batch is never asked in epochs below 16 batches"]
 fn a_short_epoch_can_be_stopped_too() {
     // Fewer batches in an epoch than there are between two looks at the watch.
     let settings = Settings { batch: 4096, ..tiny_settings() };
@@ -227,7 +226,6 @@ fn a_short_epoch_can_be_stopped_too() {
 }
 
 #[test]
-#[ignore = "bug: a best epoch that does not exist is taken, and fit panics"]
 fn a_damaged_checkpoint_is_an_error_and_no_panic() {
     let settings = Settings { epochs: 2, seed_epochs: 2, ..tiny_settings() };
     let folder = tempfile::tempdir().unwrap();

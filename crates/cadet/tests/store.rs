@@ -117,7 +117,6 @@ fn what_is_saved_comes_back() {
 }
 
 #[test]
-#[ignore = "bug: serde_json reads floats inexactly without its feature float_roundtrip"]
 fn the_manifest_comes_back_to_the_last_digit() {
     for model in [some_of_everything(), learned()] {
         let (_parent, folder) = saved(&model);
@@ -335,7 +334,6 @@ fn a_signed_manifest_that_says_nonsense_is_an_error_and_no_panic() {
 }
 
 #[test]
-#[ignore = "bug: load blames weights.safetensors"]
 fn impossible_settings_are_the_manifests_fault() {
     let (_parent, folder) = saved(&learned());
     let good: Value = serde_json::from_slice(&fs::read(folder.join(FILES[0])).unwrap()).unwrap();
@@ -349,7 +347,6 @@ fn impossible_settings_are_the_manifests_fault() {
 }
 
 #[test]
-#[ignore = "bug: Exposures::from_parts takes counts of 0"]
 fn an_exposure_that_never_happened_is_refused() {
     let (_parent, folder) = saved(&some_of_everything());
     let good = fs::read(folder.join("exposures.safetensors")).unwrap();
@@ -373,7 +370,6 @@ fn peak_memory() -> usize {
 /// A manifest of a few bytes must not make the reader allocate a net that no tensor is there for.
 #[cfg(target_os = "linux")]
 #[test]
-#[ignore = "bug: load makes the net of the manifest before it looks at the tensors"]
 fn a_small_folder_takes_little_memory() {
     let (_parent, folder) = saved(&learned());
     let mut bad: Value = serde_json::from_slice(&fs::read(folder.join(FILES[0])).unwrap()).unwrap();

@@ -157,6 +157,11 @@ fn fit(heads: &Heads, sums: &[(f64, Vec<f64>)], width: usize, scale: f32) -> Pro
     let first = values.first().copied().unwrap_or(0.0).max(f64::MIN_POSITIVE).sqrt();
     let floor = first * first * 1e-4;
     let mut axes = vec![0.0f32; width * n];
+    // Where all tasks have the same audience (one task alone has), what is left of a spread is rounding.
+    let size: f64 = times(&root, &mean).iter().map(|v| v * v).sum();
+    if first * first <= 1e-12 * size.max(1e-12) {
+        return Projection { mean: mean.iter().map(|m| *m as f32).collect(), axes };
+    }
     for (axis, (value, vector)) in axes.chunks_exact_mut(n).zip(values.iter().zip(&vectors)) {
         let spread = value.max(floor).sqrt();
         let size = f64::from(scale) / (spread * first).sqrt();

@@ -567,7 +567,8 @@ fn softplus_and_slopes(z: &mut [f32; TILE_ROWS], positives: usize, scale: f32) -
         let sign = if r < positives { -1.0 } else { 1.0 };
         let v = sign * *z;
         let u = exp_negative(-v.abs());
-        *loss = v.max(0.0) + log_one_plus(u);
+        // `max` drops what is not a number; the last term brings it back.
+        *loss = v.max(0.0) + log_one_plus(u) + 0.0 * v;
         let s = 1.0 / (1.0 + u);
         *z = sign * scale * if v >= 0.0 { s } else { u * s };
     }
