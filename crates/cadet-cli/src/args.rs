@@ -99,7 +99,7 @@ pub(crate) struct Train {
     pub(crate) users: Option<PathBuf>,
     /// Which columns of the users file are features [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
-    pub(crate) user_features: Option<Vec<String>>,
+    pub(crate) feature_cols: Option<Vec<String>>,
     /// Folder to write the model to
     #[arg(long, value_name = "MODEL")]
     pub(crate) out: PathBuf,

@@ -232,10 +232,10 @@ mod tests {
     fn flags_win_over_the_file_and_the_file_over_the_preset() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.toml");
-        std::fs::write(&file, "preset = \"paper\"\nepochs = 7\nhidden = 8\nbatch = 99\n").unwrap();
+        std::fs::write(&file, "preset = \"paper\"\nepochs = 7\ndrops = 8\nbatch = 99\n").unwrap();
         let typed = Wrap::parse_from(["x", "--config", file.to_str().unwrap(), "--batch", "5"]);
         let found = resolve(&typed.flags, Some(3)).unwrap();
-        assert_eq!((found.epochs, found.batch, found.seed, found.hidden), (7, 5, 3, vec![8]));
+        assert_eq!((found.epochs, found.batch, found.seed, found.drops), (7, 5, 3, vec![8]));
         assert_eq!(found.dropout, Settings::paper().dropout);
     }
 

@@ -93,7 +93,7 @@ fn trained() -> Place {
 fn the_demo_and_every_command_on_what_it_leaves() {
     let place = Place::new();
     let out = place.ok("demo --worlds 1 --users 600 --items 60 --exposures 9000");
-    assert!(out.contains("correlation") && out.contains("item-0000"), "{out}");
+    assert!(out.contains("correlation") && out.contains("freshest users") && out.contains("item-"), "{out}");
     let report = fs::read_to_string(place.path("cadet-demo/report.html")).unwrap();
     for part in ["Estimated against true familiarity", "Calibration of the ratio", "Similarity of items", "Settings"] {
         assert!(report.contains(part), "{part}");
@@ -114,7 +114,7 @@ fn the_demo_and_every_command_on_what_it_leaves() {
 fn a_model_from_exposures_alone_and_stdin() {
     let place = Place::new();
     let (log, _) = small_log(&place);
-    let mut command = place.command(&format!("train - --out m {QUICK} --factors 6"));
+    let mut command = place.command("train - --out m --hidden 16,16 --seed-tasks 8 --batch 256 --factors 6");
     let output = command.stdin(fs::File::open(log).unwrap()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found = place.ok("eval m log.csv --json");
@@ -155,7 +155,7 @@ fn users_the_model_has_never_seen_are_scored_from_their_features() {
     // Columns are found by name, whatever their order: x is of the odd camp.
     assert!(score(1) > score(2), "{text}");
     place.write("narrow.csv", "user_id,a,b\nx,1,1\n");
-    place.refused("score model pairs.csv -o t.csv --users narrow.csv", &["narrow.csv", "\"c\""]);
+    place.refused("score model pairs.csv -o t.csv --users narrow.csv", &["narrow.csv", "no column c"]);
     assert!(!place.path("t.csv").exists());
 }
 
@@ -227,7 +227,7 @@ fn bad_logs_are_refused_with_file_and_place() {
     place.write("cut.parquet", b"PAR1 and then nothing of the kind");
     let out = "--out m";
     place.refused(&format!("train nocolumn.csv {out}"), &["nocolumn.csv", "item_id", "thing"]);
-    place.refused(&format!("train weight.csv {out}"), &["weight.csv", "line 3", "heavy"]);
+    place.refused(&format!("train weight.csv {out}"), &["weight.csv", "line 3", "heavy", "--skip-bad"]);
     place.refused(&format!("train empty.csv {out}"), &["empty.csv"]);
     place.refused(&format!("train ragged.csv {out}"), &["ragged.csv", "line 3"]);
     place.refused(&format!("train utf8.csv {out}"), &["utf8.csv", "line 2", "UTF-8"]);
@@ -256,7 +256,7 @@ fn bad_users_files_are_refused_with_file_and_place() {
     place.refused(&train("nan.csv"), &["nan.csv", "2", "NaN"]);
     place.refused(&train("twice.csv"), &["twice.csv", "7", "302"]);
     place.refused(&train("few.csv"), &["few.csv", "201"]);
-    place.refused(&train("text.csv"), &["text.csv", "tall", "\"c\""]);
+    place.refused(&train("text.csv"), &["text.csv", "line 2", "tall"]);
     place.refused(&train("width.ndjson"), &["width.ndjson", "10", "2", "3"]);
     let ran = place.run(&format!("{} --skip-bad", train("few.csv")));
     assert_eq!(ran.code, 0, "{}", ran.err);

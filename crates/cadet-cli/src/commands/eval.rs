@@ -22,7 +22,8 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let bar = output::bar("reading", None);
     let log = read_exposures_into(model.users.clone(), model.items.clone(), &args.data, &options, &|p| {
         bar.set_message(format!("{} rows", output::count(p.rows)));
-    })?;
+    })
+    .map_err(|e| args.log.hint(e))?;
     bar.finish_and_clear();
     output::warn_skipped(&log.skipped);
     let held = hold_out(&model, &log, args)?;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cadet::model::Model;
-use cadet::{Error, IdRef, Instances, TaskId};
+use cadet::{At, Error, IdRef, Instances, TaskId};
 use cadet_data::{Columns, UserOptions, UserTable, read_users};
 
 use crate::args::LogFlags;
@@ -19,6 +19,18 @@ use crate::output;
 
 fn columns(log: &LogFlags, weight: Option<String>) -> Columns {
     Columns { user: log.user_col.clone(), item: log.item_col.clone(), weight }
+}
+
+impl LogFlags {
+    /// Says how to go on without a bad row.
+    fn hint(&self, error: Error) -> Error {
+        match error {
+            Error::Data { path, at: at @ (At::Line(_) | At::Row(_)), what } if !self.skip_bad => {
+                Error::Data { path, at, what: what + " (--skip-bad leaves such rows out)" }
+            }
+            other => other,
+        }
+    }
 }
 
 /// An item of a model, by the name people typed.
@@ -46,11 +58,11 @@ fn read_ready_users(path: &Path, model: &Model, log: &LogFlags) -> Result<UserTa
         columns: (names.len() > 1).then(|| names.clone()),
         skip_bad: log.skip_bad,
     };
-    let mut table = read_users(path, &options)?;
+    let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;
     output::warn_skipped(&table.skipped);
     if table.features.width() != model.features.width() {
         let what = format!("{} features per user, the model takes {}", table.features.width(), model.features.width());
-        return Err(Error::data(path, cadet::At::File, what).into());
+        return Err(Error::data(path, At::File, what).into());
     }
     model.standard.apply(&mut table.features)?;
     Ok(table)

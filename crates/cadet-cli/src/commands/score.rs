@@ -32,8 +32,8 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     match &args.pairs {
         Some(path) => {
             let bar = output::bar("scoring", None);
-            let mut pairs = PairReader::open(path, &columns(&args.log, None), args.log.skip_bad)?;
-            while let Some(chunk) = pairs.next_chunk(CHUNK)? {
+            let mut pairs = PairReader::open(path, &columns(&args.log, None), args.log.skip_bad).map_err(|e| args.log.hint(e))?;
+            while let Some(chunk) = pairs.next_chunk(CHUNK).map_err(|e| args.log.hint(e))? {
                 job.score_pairs(&chunk, &mut table)?;
                 bar.set_message(format!("{} pairs", output::count(pairs.rows())));
             }

@@ -55,7 +55,8 @@ pub(crate) fn read_log(data: &[PathBuf], flags: &LogFlags, weight: Option<String
         p.total_bytes.inspect(|total| bar.set_length((*total).max(1)));
         bar.set_position(p.bytes);
         bar.set_message(format!("{} rows", output::count(p.rows)));
-    })?;
+    })
+    .map_err(|e| flags.hint(e))?;
     bar.finish_and_clear();
     output::warn_skipped(&log.skipped);
     Ok(log)
@@ -68,9 +69,9 @@ fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
     let features = match &args.users {
         None => None,
         Some(path) => {
-            let columns = args.user_features.clone();
+            let columns = args.feature_cols.clone();
             let options = UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
-            let table = read_users(path, &options)?;
+            let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
             output::warn_skipped(&table.skipped);
             sources.push(path.display().to_string());
             let aligned = align(&table, &log.users, args.log.skip_bad)?;
