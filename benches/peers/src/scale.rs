@@ -96,18 +96,30 @@ impl Scale {
     }
 
     /// An epoch of the paper's net without dropout, from random embeddings.
-    fn train(&self, x: &Instances, exposures: &Exposures, batch: usize, most: usize) -> cadet::Result<History> {
+    fn train(
+        &self,
+        x: &Instances,
+        exposures: &Exposures,
+        batch: usize,
+        most: usize,
+    ) -> cadet::Result<History> {
         let items = exposures.task_count();
         let sampler = Sampler::new(exposures, (0..items as u32).map(TaskId).collect(), Base::Exposures)?;
         let net = RatioConfig { hidden: HIDDEN.to_vec(), dropout: vec![0.0; HIDDEN.len()] };
         let mut ratio = net.init(x.width(), &random(items, EMBEDDING, 0.1, self.seed)?, self.seed)?;
-        let config = TrainConfig { epochs: 1, batch, learning_rate: 1e-3, seed: self.seed, ..TrainConfig::paper() };
+        let config =
+            TrainConfig { epochs: 1, batch, learning_rate: 1e-3, seed: self.seed, ..TrainConfig::paper() };
         trainer::train(ratio.model_mut(), &sampler, x, None, &config, None, &mut Until(most))
     }
 }
 
 /// The users, and every exposure pushed in an order that is as good as random.
-fn generate(users: usize, items: usize, exposures: usize, seed: u64) -> cadet::Result<(Instances, ExposuresBuilder)> {
+fn generate(
+    users: usize,
+    items: usize,
+    exposures: usize,
+    seed: u64,
+) -> cadet::Result<(Instances, ExposuresBuilder)> {
     let mut rng = Rng::at(seed, Purpose::World, [0, 0]);
     let centres: Vec<f32> = (0..GROUPS * FEATURES).map(|_| rng.normal()).collect();
     // User u is in group u mod GROUPS.
@@ -123,7 +135,8 @@ fn generate(users: usize, items: usize, exposures: usize, seed: u64) -> cadet::R
     let mut builder = ExposuresBuilder::new();
     for first in (0..BLOCKS).step_by(rayon::current_num_threads()) {
         let blocks = first..(first + rayon::current_num_threads()).min(BLOCKS);
-        let drawn: Vec<Vec<(u32, u32)>> = blocks.into_par_iter().map(|b| block(b, &sizes, users, seed)).collect();
+        let drawn: Vec<Vec<(u32, u32)>> =
+            blocks.into_par_iter().map(|b| block(b, &sizes, users, seed)).collect();
         drawn.into_iter().flatten().for_each(|(item, user)| builder.push(item, user));
     }
     Ok((Instances::new(FEATURES, values)?, builder))

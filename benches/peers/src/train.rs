@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use cadet::Instances;
 use cadet::estimator::Estimator;
 use cadet::exposures::TaskId;
 use cadet::init::random::random;
 use cadet::ratio::RatioConfig;
 use cadet::sampler::{Base, Sampler};
 use cadet::trainer::{self, Progress, TrainConfig, Validation, Watch};
-use cadet::Instances;
 use serde_json::{Value, json};
 
 use crate::watch::Stopwatch;

@@ -29,7 +29,8 @@ pub(crate) fn users(folder: &Path) -> anyhow::Result<Instances> {
 /// The exposures of the users that are trained on: all but every tenth.
 pub(crate) fn training_exposures(folder: &Path, users: usize) -> anyhow::Result<Exposures> {
     let paths = [folder.join("exposures.parquet")];
-    let log = read_exposures_into(numbered(users)?, numbered(ITEMS)?, &paths, &ReadOptions::default(), &|_| {})?;
+    let log =
+        read_exposures_into(numbered(users)?, numbered(ITEMS)?, &paths, &ReadOptions::default(), &|_| {})?;
     Ok(log.exposures.filter(|_, user| user.0 % 10 != 0))
 }
 

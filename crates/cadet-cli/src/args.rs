@@ -9,7 +9,9 @@ use crate::settings::SettingFlags;
 /// How familiar is every user with every item? Learned from exposure logs alone.
 #[derive(Debug, Parser)]
 #[command(name = "cadet", version, about, max_term_width = 110)]
-#[command(after_help = "Example:\n  cadet train exposures.csv --users users.csv --out model\n  cadet score model pairs.csv -o scores.parquet\n\nFamiliarity is log q(user | item's audience) / p(user): above 0 common, below 0 fresh.")]
+#[command(
+    after_help = "Example:\n  cadet train exposures.csv --users users.csv --out model\n  cadet score model pairs.csv -o scores.parquet\n\nFamiliarity is log q(user | item's audience) / p(user): above 0 common, below 0 fresh."
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -40,13 +42,19 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  cadet demo --out cadet-demo && open cadet-demo/report.html")]
     Demo(Demo),
     /// Learn a model from exposure logs
-    #[command(after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model\n\nSettings can also stand in cadet.toml, by the same names with _ for -.")]
-    Train(Train),
+    #[command(
+        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model\n\nSettings can also stand in cadet.toml, by the same names with _ for -."
+    )]
+    Train(Box<Train>),
     /// Score (user, item) pairs, or all of them
-    #[command(after_help = "Examples:\n  cadet score model pairs.csv -o scores.parquet\n  cadet score model pairs.csv -o scores.csv --users new_users.csv\n  cadet score model --all --top 20 -o top.parquet")]
+    #[command(
+        after_help = "Examples:\n  cadet score model pairs.csv -o scores.parquet\n  cadet score model pairs.csv -o scores.csv --users new_users.csv\n  cadet score model --all --top 20 -o top.parquet"
+    )]
     Score(Score),
     /// Measure a model on users it was never trained on
-    #[command(after_help = "Examples:\n  cadet eval model log.csv\n  cadet eval model log.csv --labels users.csv -o items.csv")]
+    #[command(
+        after_help = "Examples:\n  cadet eval model log.csv\n  cadet eval model log.csv --labels users.csv -o items.csv"
+    )]
     Eval(Eval),
     /// List the freshest or the most common users of an item
     #[command(after_help = "Example:\n  cadet audience model --item 42 --mode fresh -n 100")]

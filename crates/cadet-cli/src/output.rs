@@ -33,7 +33,10 @@ pub(crate) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
     if threads == Some(0) {
         return Err(Usage("--threads: must be at least 1".into()).into());
     }
-    rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build().context("no threads could be started")
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.unwrap_or(0))
+        .build()
+        .context("no threads could be started")
 }
 
 /// One line on stderr; 2 for bad usage or input, 1 for what failed on the way.
@@ -72,7 +75,8 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
 /// Lines up columns: numbers on the right, text on the left. Without any heading there is no header.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let column = |c: usize| rows.iter().map(move |r| r[c].as_str());
-    let is_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) || cell == "none";
+    let is_number =
+        |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)) || cell == "none";
     let right: Vec<bool> = (0..header.len()).map(|c| c > 0 && column(c).all(is_number)).collect();
     let width = |c: usize| column(c).chain([header[c]]).map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
@@ -151,7 +155,9 @@ pub(crate) fn listen_for_ctrl_c() {
         if ASKED_TO_STOP.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        eprintln!("\ncadet: stopping after this batch and keeping the best epoch; press Ctrl-C again to drop everything");
+        eprintln!(
+            "\ncadet: stopping after this batch and keeping the best epoch; press Ctrl-C again to drop everything"
+        );
     };
     if let Err(error) = ctrlc::set_handler(handler) {
         tracing::warn!("Ctrl-C will stop at once, without a model: {error}");
@@ -169,9 +175,13 @@ mod tests {
 
     #[test]
     fn numbers_and_tables_line_up() {
-        assert_eq!([count(0u64), count(999u64), count(1_000u64), count(1_234_567u64)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [count(0u64), count(999u64), count(1_000u64), count(1_234_567u64)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
         assert_eq!(bytes(3 << 20), "3.0 MiB");
-        let shown = table(&["item", "AUC"], &[vec!["a".into(), "0.5".into()], vec!["long".into(), "0.75".into()]]);
+        let shown =
+            table(&["item", "AUC"], &[vec!["a".into(), "0.5".into()], vec!["long".into(), "0.75".into()]]);
         assert_eq!(shown, "  item   AUC\n  ────  ────\n  a      0.5\n  long  0.75\n");
     }
 }

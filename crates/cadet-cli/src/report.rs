@@ -12,8 +12,8 @@ use cadet::synth::World;
 use cadet::trainer::History;
 use cadet::{Error, TaskId};
 use cadet_plot::{
-    Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram, Lines,
-    Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
+    Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram,
+    Lines, Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
 };
 
 use crate::commands::demo::{Against, over_seeds};
@@ -53,12 +53,22 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
     let learned = |figure| over_seeds(results, Init::Learned, figure);
     if let Some(r) = learned(|r| r.agreement.correlation) {
         let note = format!("with the true log q/p, test users, {} worlds", r.count);
-        page.tiles.insert(0, Tile::new("Correlation", format!("{:.3}", r.mean), format!("± {:.3} {note}", r.sd)));
+        page.tiles
+            .insert(0, Tile::new("Correlation", format!("{:.3}", r.mean), format!("± {:.3} {note}", r.sd)));
     }
     if let Some(r) = learned(|r| r.agreement.rmse) {
-        page.tiles.insert(1, Tile::new("RMSE", format!("{:.3}", r.mean), format!("± {:.3} of the log ratio, in nats", r.sd)));
+        page.tiles.insert(
+            1,
+            Tile::new("RMSE", format!("{:.3}", r.mean), format!("± {:.3} of the log ratio, in nats", r.sd)),
+        );
     }
-    page.sections = vec![truth(model, world, results)?, training(model), trust(model), items(model, Some(world))?, about(model)?];
+    page.sections = vec![
+        truth(model, world, results)?,
+        training(model),
+        trust(model),
+        items(model, Some(world))?,
+        about(model)?,
+    ];
     Ok(page)
 }
 
@@ -74,7 +84,11 @@ fn base(model: &Model) -> Result<Page> {
         tiles.push(Tile::new("Contrastive loss", format!("{:.3}", metrics.loss), note));
     }
     let speed = format!("{:.2} M/s", m.train.positives_per_second / 1e6);
-    tiles.push(Tile::new("Training speed", speed, format!("positives, {} threads, {}", m.train.threads, m.kernel)));
+    tiles.push(Tile::new(
+        "Training speed",
+        speed,
+        format!("positives, {} threads, {}", m.train.threads, m.kernel),
+    ));
     Ok(Page {
         title: "cadet model report".into(),
         subtitle: format!(
@@ -171,8 +185,14 @@ fn similarity(model: &Model) -> Heatmap {
 fn training(model: &Model) -> Section {
     let m = &model.manifest;
     let mut figures = vec![
-        Figure::new(loss_curve(&m.history, "Loss of the ratio net").svg(), "Per pair of one positive and one negative. The kept epoch has the lowest held-out loss, unless another measure was chosen."),
-        Figure::new(auc_curve(&m.history).svg(), "How often a positive scores above a negative, all items together, validation users."),
+        Figure::new(
+            loss_curve(&m.history, "Loss of the ratio net").svg(),
+            "Per pair of one positive and one negative. The kept epoch has the lowest held-out loss, unless another measure was chosen.",
+        ),
+        Figure::new(
+            auc_curve(&m.history).svg(),
+            "How often a positive scores above a negative, all items together, validation users.",
+        ),
     ];
     if let Some(history) = &m.seed_history {
         figures.push(Figure::new(
@@ -262,9 +282,11 @@ fn trust(model: &Model) -> Section {
 
 /// Three trained items: the largest, a middling and a small one.
 pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
-    let mut tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).filter(|t| model.trained[t.0 as usize]).collect();
+    let mut tasks: Vec<TaskId> =
+        (0..model.items.len() as u32).map(TaskId).filter(|t| model.trained[t.0 as usize]).collect();
     tasks.sort_by_key(|t| (std::cmp::Reverse(model.exposures.audience(*t).instances.len()), t.0));
-    let mut chosen: Vec<TaskId> = [0, tasks.len() / 2, tasks.len() * 9 / 10].iter().filter_map(|i| tasks.get(*i)).copied().collect();
+    let mut chosen: Vec<TaskId> =
+        [0, tasks.len() / 2, tasks.len() * 9 / 10].iter().filter_map(|i| tasks.get(*i)).copied().collect();
     chosen.dedup();
     chosen
 }
@@ -294,18 +316,26 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
         let ready = scorer.task(task);
         let verdicts = ready.verdicts(&halves);
         let audience = model.exposures.audience(task);
-        let of_audience = audience.instances.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
+        let of_audience =
+            audience.instances.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
         let of_population = ready.reference().iter().map(|f| f64::from(*f)).collect();
         let histogram = Histogram {
             title: format!("{name}: {} users", count(audience.instances.len())),
             x: Axis::new("Familiarity").unit("nats"),
-            distributions: vec![Distribution::new("population", of_population), Distribution::new("audience", of_audience)],
+            distributions: vec![
+                Distribution::new("population", of_population),
+                Distribution::new("audience", of_audience),
+            ],
             ..Histogram::default()
         };
         figures.push(Figure::new(histogram.svg(), "Left is fresh, right is common. The further the audience stands to the right of the population, the pickier the item."));
         let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
         order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));
-        let ends = order.iter().take(3).map(|u| ("common", *u)).chain(order.iter().rev().take(3).map(|u| ("fresh", *u)));
+        let ends = order
+            .iter()
+            .take(3)
+            .map(|u| ("common", *u))
+            .chain(order.iter().rev().take(3).map(|u| ("fresh", *u)));
         for (end, u) in ends {
             let v = verdicts[u as usize];
             let mut row: Vec<Cell> = vec![
@@ -344,5 +374,7 @@ fn about(model: &Model) -> Result<Section> {
         m.history.epochs.len(),
         m.history.best,
     );
-    Ok(Section::new("About this model").prose(cost).details("Settings", serde_json::to_string_pretty(&m.settings)?))
+    Ok(Section::new("About this model")
+        .prose(cost)
+        .details("Settings", serde_json::to_string_pretty(&m.settings)?))
 }

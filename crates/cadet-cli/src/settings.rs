@@ -131,8 +131,9 @@ pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Setting
     let mut file = file;
     let preset = match (flags.preset, file.remove("preset")) {
         (Some(preset), _) => preset,
-        (None, Some(value)) => serde_json::from_value(value.clone())
-            .map_err(|_| Error::data(&path, At::File, format!("preset = {value}: expected \"default\" or \"paper\"")))?,
+        (None, Some(value)) => serde_json::from_value(value.clone()).map_err(|_| {
+            Error::data(&path, At::File, format!("preset = {value}: expected \"default\" or \"paper\""))
+        })?,
         (None, None) => Preset::Default,
     };
     let start = match preset {
@@ -143,7 +144,8 @@ pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Setting
     for (key, value) in file {
         if !settings.contains_key(&key) {
             let keys = settings.keys().map(String::as_str).chain(["preset"]);
-            let nearest = keys.max_by(|a, b| strsim::jaro_winkler(a, &key).total_cmp(&strsim::jaro_winkler(b, &key)));
+            let nearest =
+                keys.max_by(|a, b| strsim::jaro_winkler(a, &key).total_cmp(&strsim::jaro_winkler(b, &key)));
             let what = format!("unknown key {key:?}: did you mean {:?}?", nearest.unwrap_or_default());
             return Err(Error::data(&path, At::File, what).into());
         }
@@ -216,8 +218,11 @@ mod tests {
     #[test]
     fn every_key_has_a_flag_and_every_flag_a_key() {
         use clap::CommandFactory;
-        let Value::Object(keys) = serde_json::to_value(Settings::default()).unwrap() else { panic!("a table") };
-        let mut keys: Vec<String> = keys.keys().map(|k| k.replace('_', "-")).filter(|k| k != "seed").collect();
+        let Value::Object(keys) = serde_json::to_value(Settings::default()).unwrap() else {
+            panic!("a table")
+        };
+        let mut keys: Vec<String> =
+            keys.keys().map(|k| k.replace('_', "-")).filter(|k| k != "seed").collect();
         let mut flags: Vec<String> = Wrap::command()
             .get_arguments()
             .filter_map(|a| a.get_long().map(str::to_owned))

@@ -95,11 +95,14 @@ fn the_demo_and_every_command_on_what_it_leaves() {
     let out = place.ok("demo --worlds 1 --users 600 --items 60 --exposures 9000");
     assert!(out.contains("correlation") && out.contains("freshest users") && out.contains("item-"), "{out}");
     let report = fs::read_to_string(place.path("cadet-demo/report.html")).unwrap();
-    for part in ["Estimated against true familiarity", "Calibration of the ratio", "Similarity of items", "Settings"] {
+    for part in
+        ["Estimated against true familiarity", "Calibration of the ratio", "Similarity of items", "Settings"]
+    {
         assert!(report.contains(part), "{part}");
     }
     let log = "cadet-demo/exposures.csv";
-    let out = place.ok(&format!("train {log} --users cadet-demo/users.csv --out again {QUICK} --report r.html"));
+    let out =
+        place.ok(&format!("train {log} --users cadet-demo/users.csv --out again {QUICK} --report r.html"));
     assert!(out.contains("exposure AUC"), "{out}");
     assert!(place.path("r.html").exists());
     assert!(place.ok("inspect again").contains("seed tasks"));
@@ -130,8 +133,11 @@ fn ids_come_out_as_they_went_in_and_strangers_get_a_status() {
     let place = trained();
     place.write("pairs.csv", "user_id,item_id\n7,\"í, 3\"\nnobody,\"í, 3\"\n7,nothing\n8,\"í, 4\"\n");
     place.ok("score model pairs.csv -o s.ndjson");
-    let rows: Vec<serde_json::Value> =
-        fs::read_to_string(place.path("s.ndjson")).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let rows: Vec<serde_json::Value> = fs::read_to_string(place.path("s.ndjson"))
+        .unwrap()
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
     let status: Vec<&str> = rows.iter().map(|r| r["status"].as_str().unwrap()).collect();
     assert_eq!(status, ["ok", "unknown_user", "unknown_item", "ok"]);
     assert_eq!(rows[0]["item_id"], "í, 3");
@@ -203,7 +209,8 @@ fn threads_do_not_change_the_model() {
 fn ctrl_c_leaves_a_usable_model() {
     let place = Place::new();
     small_log(&place);
-    let run = "train log.csv --users users.csv --out m --epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16";
+    let run =
+        "train log.csv --users users.csv --out m --epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16";
     let child = place.command(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_secs(3));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -250,7 +257,8 @@ fn bad_users_files_are_refused_with_file_and_place() {
     place.write("twice.csv", users.clone() + "7,1,1,1\n");
     place.write("few.csv", users.lines().take(100).collect::<Vec<_>>().join("\n"));
     place.write("text.csv", users.replacen("0.5\n", "tall\n", 1));
-    let width = (0..300).map(|u| format!("{{\"user_id\":{u},\"x\":[1,{u}{}]}}\n", if u == 9 { ",3" } else { "" }));
+    let width =
+        (0..300).map(|u| format!("{{\"user_id\":{u},\"x\":[1,{u}{}]}}\n", if u == 9 { ",3" } else { "" }));
     place.write("width.ndjson", width.collect::<String>());
     let train = |file: &str| format!("train log.csv --users {file} --out m {QUICK}");
     place.refused(&train("nan.csv"), &["nan.csv", "2", "NaN"]);

@@ -97,11 +97,8 @@ fn deal(chunks: Vec<Vec<u64>>, tasks: usize, instances: usize) -> Result<Exposur
     let total: usize = chunks.iter().map(Vec::len).sum();
     let width = |count: usize| usize::BITS - count.saturating_sub(1).leading_zeros();
     let bucket_bits = width((total / BUCKET).min(MOST_BUCKETS)).min(width(tasks));
-    let layout = Layout {
-        bucket_bits,
-        task_bits: width(tasks) - bucket_bits,
-        instance_bits: width(instances),
-    };
+    let layout =
+        Layout { bucket_bits, task_bits: width(tasks) - bucket_bits, instance_bits: width(instances) };
     let buckets = match layout.task_bits + layout.instance_bits {
         0..=32 => sort_buckets::<u32>(chunks, layout),
         _ => sort_buckets::<u64>(chunks, layout),

@@ -39,12 +39,7 @@ impl Block {
 
     /// Adds one good row.
     #[inline]
-    pub(crate) fn push(
-        &mut self,
-        known: Known<'_>,
-        user: IdRef<'_>,
-        item: IdRef<'_>,
-    ) -> Result<()> {
+    pub(crate) fn push(&mut self, known: Known<'_>, user: IdRef<'_>, item: IdRef<'_>) -> Result<()> {
         let user = number(known.users, &mut self.users, user)?;
         let item = number(known.items, &mut self.items, item)?;
         self.events.push(u64::from(item) << 32 | u64::from(user));
@@ -115,12 +110,7 @@ impl IntBatch {
 }
 
 /// The numbers of integers, looked up together first and then one by one where they are new.
-pub(crate) fn number_ints(
-    known: &Ids,
-    new: &mut Ids,
-    values: &[i64],
-    into: &mut Vec<u32>,
-) -> Result<()> {
+pub(crate) fn number_ints(known: &Ids, new: &mut Ids, values: &[i64], into: &mut Vec<u32>) -> Result<()> {
     let start = into.len();
     into.extend(values.iter().map(|value| known.get_int(*value)));
     for (value, number) in values.iter().zip(&mut into[start..]) {

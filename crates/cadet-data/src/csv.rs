@@ -419,10 +419,7 @@ mod tests {
             fault("1,2.0,3\n"),
             "t line 1: item_id is 2.0, a float: ids are integers or strings, cast the column"
         );
-        assert_eq!(
-            fault("1,\"2,3\n"),
-            "t line 1: a quote is opened and never closed: close it or double it"
-        );
+        assert_eq!(fault("1,\"2,3\n"), "t line 1: a quote is opened and never closed: close it or double it");
         assert_eq!(
             fault("1,\"2\"x,3\n"),
             "t line 1: there is text between a closing quote and the end of its field"

@@ -75,11 +75,7 @@ pub struct Log {
 }
 
 /// Reads exposures from files, folders, MovieLens folders or standard input (`-`).
-pub fn read_exposures(
-    paths: &[PathBuf],
-    options: &ReadOptions,
-    progress: &dyn Fn(Progress),
-) -> Result<Log> {
+pub fn read_exposures(paths: &[PathBuf], options: &ReadOptions, progress: &dyn Fn(Progress)) -> Result<Log> {
     read_exposures_into(Ids::new(), Ids::new(), paths, options, progress)
 }
 

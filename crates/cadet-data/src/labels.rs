@@ -118,8 +118,6 @@ mod tests {
         assert_eq!(labels.columns[1].categories, ["0", "1"]);
         std::fs::write(&path, "user_id,city\n1,Rome\n1,Pisa\n").unwrap();
         let error = read_labels(&path, "user_id").unwrap_err().to_string();
-        assert!(
-            error.ends_with("line 3: user 1 stands twice, first in line 2: keep one row a user")
-        );
+        assert!(error.ends_with("line 3: user 1 stands twice, first in line 2: keep one row a user"));
     }
 }

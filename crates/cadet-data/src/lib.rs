@@ -22,9 +22,7 @@ pub mod users;
 pub mod write;
 mod write_parquet;
 
-pub use exposures::{
-    Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into,
-};
+pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into};
 pub use labels::{LabelColumn, Labels, read_labels};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};

@@ -86,21 +86,16 @@ pub fn titles(folder: &Path) -> Result<Vec<Title>> {
     new_titles(&new, text + "\n", split)
 }
 
-fn new_titles(
-    path: &Path,
-    text: String,
-    split: impl Fn(&str) -> Vec<String>,
-) -> Result<Vec<Title>> {
+fn new_titles(path: &Path, text: String, split: impl Fn(&str) -> Vec<String>) -> Result<Vec<Title>> {
     let bytes = text.as_bytes();
     let mut titles = Vec::new();
     let (mut at, mut line) = (0, 1);
     while at < bytes.len() {
         let start = at;
         let mut fields = Vec::with_capacity(3);
-        let row =
-            read_row(bytes, &mut at, Dialect { delimiter: b',', quotes: true }, |_, field| {
-                fields.push(field.text("a field").unwrap_or_default());
-            });
+        let row = read_row(bytes, &mut at, Dialect { delimiter: b',', quotes: true }, |_, field| {
+            fields.push(field.text("a field").unwrap_or_default());
+        });
         row.map_err(|fault| fault.at(path, At::Line(line)))?;
         let blank = matches!(&fields[..], [only] if only.is_empty());
         if line > 1 && !blank {
@@ -112,9 +107,9 @@ fn new_titles(
                 }),
                 _ => None,
             };
-            titles.push(title.ok_or_else(|| {
-                Error::data(path, At::Line(line), "expected movieId,title,genres")
-            })?);
+            titles.push(
+                title.ok_or_else(|| Error::data(path, At::Line(line), "expected movieId,title,genres"))?,
+            );
         }
         line += memchr::memchr_iter(b'\n', &bytes[start..at.min(bytes.len())]).count() as u64;
     }
@@ -165,9 +160,9 @@ fn old_rows<T>(
         }
         let found: Vec<&str> = line.split("::").collect();
         let read = if found.len() == fields { row(&found) } else { None };
-        rows.push(read.ok_or_else(|| {
-            Error::data(path, At::Line(i as u64 + 1), format!("expected {shape}"))
-        })?);
+        rows.push(
+            read.ok_or_else(|| Error::data(path, At::Line(i as u64 + 1), format!("expected {shape}")))?,
+        );
     }
     Ok(rows)
 }
@@ -197,9 +192,7 @@ mod tests {
         put("ratings.dat", b"1::1193::5::978300760\n1::661::3\n");
         let error = read_exposures(&paths, &ReadOptions::default(), &|_| {}).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .ends_with("ratings.dat line 2: expected UserID::MovieID::Rating::Timestamp"),
+            error.to_string().ends_with("ratings.dat line 2: expected UserID::MovieID::Rating::Timestamp"),
             "{error}"
         );
     }
@@ -210,12 +203,8 @@ mod tests {
         let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         put("ratings.csv", "userId,movieId,rating,timestamp\n1,296,5.0,1147880044\n");
         put("tags.csv", "userId,movieId,tag,timestamp\n");
-        put(
-            "movies.csv",
-            "movieId,title,genres\n11,\"American President, The (1995)\",Comedy|Drama\n",
-        );
-        let log =
-            read_exposures(&[dir.path().to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
+        put("movies.csv", "movieId,title,genres\n11,\"American President, The (1995)\",Comedy|Drama\n");
+        let log = read_exposures(&[dir.path().to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
         assert_eq!((log.rows, log.sources.len()), (1, 1));
         assert_eq!(titles(dir.path()).unwrap()[0].title, "American President, The (1995)");
         assert!(users(dir.path()).unwrap().is_empty());

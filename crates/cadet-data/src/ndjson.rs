@@ -285,12 +285,7 @@ impl Id<'_> {
     }
 }
 
-fn id<'a>(
-    value: &'a Option<Value<'_>>,
-    column: &str,
-    flag: &str,
-    line: &[u8],
-) -> Result<Id<'a>, Fault> {
+fn id<'a>(value: &'a Option<Value<'_>>, column: &str, flag: &str, line: &[u8]) -> Result<Id<'a>, Fault> {
     match value {
         Some(Value::Int(value)) => Ok(Id::Int(*value)),
         Some(Value::Large(value)) => Ok(Id::Text(Cow::Owned(value.to_string()))),
@@ -346,10 +341,7 @@ mod tests {
     fn broken_lines_say_where() {
         let fault = |line: &str| pick(line.as_bytes(), &["a"], &mut [None]).unwrap_err().what;
         assert_eq!(fault("{\"a\":1"), "broken JSON at character 6: EOF while parsing an object");
-        assert_eq!(
-            fault("[1]"),
-            "broken JSON at character 0: invalid type: sequence, expected an obje…"
-        );
+        assert_eq!(fault("[1]"), "broken JSON at character 0: invalid type: sequence, expected an obje…");
         assert_eq!(fault("{} {}"), "broken JSON at character 4: trailing characters");
     }
 

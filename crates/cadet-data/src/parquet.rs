@@ -12,9 +12,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use cadet::{At, Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
-use parquet::arrow::{
-    FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema,
-};
+use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -94,9 +92,8 @@ impl Table {
         })?;
         let mut row = first;
         loop {
-            let batch = guard(self.path(), At::Row(row + 1), || {
-                reader.next().transpose().map_err(from_arrow)
-            })?;
+            let batch =
+                guard(self.path(), At::Row(row + 1), || reader.next().transpose().map_err(from_arrow))?;
             let Some(batch) = batch else { break };
             if !each(row, &batch)? {
                 return Ok(());
@@ -153,9 +150,7 @@ fn check_footer(file: &mut File, length: u64, path: &Path) -> Result<()> {
     }
     let declared = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if declared > length - TAIL - 4 || declared > LARGEST_FOOTER {
-        return Err(broken(
-            "the Parquet footer says that it is longer than the file: fetch it again",
-        ));
+        return Err(broken("the Parquet footer says that it is longer than the file: fetch it again"));
     }
     let mut footer = vec![0; declared as usize];
     file.seek(SeekFrom::Start(length - TAIL - declared)).map_err(io)?;

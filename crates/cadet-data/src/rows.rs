@@ -5,8 +5,8 @@ use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
@@ -37,11 +37,7 @@ pub(crate) enum Cell<'a> {
 
 impl<'a> Cell<'a> {
     /// The cell as an id, and whether a string is meant to stay one.
-    pub(crate) fn id(
-        self,
-        column: &str,
-        digits: &'a mut String,
-    ) -> Result<(IdRef<'a>, bool), Fault> {
+    pub(crate) fn id(self, column: &str, digits: &'a mut String) -> Result<(IdRef<'a>, bool), Fault> {
         match self {
             Cell::Int(value) => Ok((IdRef::Int(value), false)),
             Cell::Large(value) => {
@@ -50,9 +46,7 @@ impl<'a> Cell<'a> {
             }
             Cell::Str("") | Cell::Text("", _) => Err(Fault::no_id(column, "empty")),
             Cell::Str(text) => Ok((IdRef::Str(text), true)),
-            Cell::Text(text, false) if is_whole_float(text.as_bytes()) => {
-                Err(Fault::float_id(column, text))
-            }
+            Cell::Text(text, false) if is_whole_float(text.as_bytes()) => Err(Fault::float_id(column, text)),
             Cell::Text(text, _) => Ok((IdRef::from_text(text), false)),
             Cell::Float(value) => Err(Fault::float_id(column, value)),
             Cell::Null => Err(Fault::no_id(column, "null")),
@@ -105,12 +99,7 @@ type Choose<'a> = &'a mut dyn FnMut(&[String]) -> Result<Vec<usize>>;
 type Each<'a> = &'a mut dyn FnMut(At, &[Cell<'_>]) -> Result<Result<(), Fault>>;
 
 /// Reads a table: `choose` picks columns among those found, `each` gets their cells, row by row.
-pub(crate) fn read(
-    path: &Path,
-    skip_bad: bool,
-    choose: Choose<'_>,
-    each: Each<'_>,
-) -> Result<BadRows> {
+pub(crate) fn read(path: &Path, skip_bad: bool, choose: Choose<'_>, each: Each<'_>) -> Result<BadRows> {
     let mut bad = BadRows::new(skip_bad);
     let mut each = |at: At, cells: Result<&[Cell<'_>], Fault>| -> Result<()> {
         let done = match cells {
@@ -175,10 +164,7 @@ fn csv_block(
                 if count != names.len() {
                     return Err(Fault::fields(names.len(), count));
                 }
-                chosen
-                    .iter()
-                    .map(|i| Ok((fields[*i].text(&names[*i])?, fields[*i].quoted())))
-                    .collect()
+                chosen.iter().map(|i| Ok((fields[*i].text(&names[*i])?, fields[*i].quoted()))).collect()
             });
             let texts: Result<Vec<_>, Fault> = texts;
             match &texts {
@@ -246,8 +232,7 @@ fn read_parquet(table: &Table, choose: Choose<'_>, each: EachOrFault<'_>) -> Res
     let mut columns = chosen.clone();
     columns.sort_unstable();
     columns.dedup();
-    let places: Vec<usize> =
-        chosen.iter().map(|c| columns.binary_search(c).unwrap_or_default()).collect();
+    let places: Vec<usize> = chosen.iter().map(|c| columns.binary_search(c).unwrap_or_default()).collect();
     for group in 0..table.group_rows().len() {
         table.read_group(group, &columns, false, |first, batch| {
             let mut lists: Vec<Vec<f64>> = vec![Vec::new(); places.len()];
@@ -306,11 +291,10 @@ fn arrow_cell<'a>(column: &'a ArrayRef, row: usize, list: &'a [f64]) -> Cell<'a>
         DataType::Float32 => Cell::Float(column.as_primitive::<Float32Type>().value(row).into()),
         DataType::Float64 => Cell::Float(column.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8 => Cell::Str(column.as_string::<i32>().value(row)),
-        DataType::Binary => std::str::from_utf8(column.as_binary::<i32>().value(row))
-            .map_or(Cell::Nested, Cell::Str),
-        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => {
-            Cell::List(list)
+        DataType::Binary => {
+            std::str::from_utf8(column.as_binary::<i32>().value(row)).map_or(Cell::Nested, Cell::Str)
         }
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => Cell::List(list),
         _ => Cell::Nested,
     }
 }

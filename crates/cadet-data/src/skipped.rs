@@ -59,10 +59,7 @@ impl Fault {
     }
 
     pub(crate) fn wrong_id(column: &str, found: &str) -> Self {
-        Fault::new(
-            Reason::WrongType,
-            format!("{column} is {found}: expected an integer or a string"),
-        )
+        Fault::new(Reason::WrongType, format!("{column} is {found}: expected an integer or a string"))
     }
 
     pub(crate) fn weight(column: &str, found: impl fmt::Display) -> Self {

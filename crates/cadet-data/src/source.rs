@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cadet::{At, Error, Result};
 
-const ENDINGS: &str =
-    ".parquet, .csv, .tsv, .ndjson or .jsonl, the last four also with .gz or .zst";
+const ENDINGS: &str = ".parquet, .csv, .tsv, .ndjson or .jsonl, the last four also with .gz or .zst";
 
 /// How a table is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,10 +181,7 @@ fn magic(head: &[u8]) -> Option<&'static str> {
 }
 
 /// Reads up to 4 bytes and puts them back.
-fn peek(
-    mut reader: impl Read + Send + 'static,
-    path: &Path,
-) -> Result<(Vec<u8>, Box<dyn Read + Send>)> {
+fn peek(mut reader: impl Read + Send + 'static, path: &Path) -> Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut head = Vec::with_capacity(4);
     reader.by_ref().take(4).read_to_end(&mut head).map_err(|e| Error::io(path, e))?;
     let again = Cursor::new(head.clone()).chain(reader);
@@ -260,11 +256,7 @@ pub(crate) fn empty(path: &Path) -> Error {
     Error::data(path, At::File, "the file is empty: expected rows of user_id and item_id")
 }
 
-fn unpack(
-    path: &Path,
-    packing: Packing,
-    reader: Box<dyn Read + Send>,
-) -> Result<Box<dyn Read + Send>> {
+fn unpack(path: &Path, packing: Packing, reader: Box<dyn Read + Send>) -> Result<Box<dyn Read + Send>> {
     const BUFFER: usize = 256 << 10;
     Ok(match packing {
         Packing::Plain => reader,
@@ -328,11 +320,7 @@ fn spool(path: &Path, mut reader: Box<dyn Read + Send>) -> Result<Input> {
     let temp = tempfile::NamedTempFile::new().map_err(|e| Error::io(std::env::temp_dir(), e))?;
     let (mut file, temp) = temp.into_parts();
     io::copy(&mut reader, &mut file).map_err(|e| Error::io(path, e))?;
-    Ok(Input::Parquet(ParquetFile {
-        shown: path.to_owned(),
-        real: temp.to_path_buf(),
-        _temp: Some(temp),
-    }))
+    Ok(Input::Parquet(ParquetFile { shown: path.to_owned(), real: temp.to_path_buf(), _temp: Some(temp) }))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
@@ -77,12 +77,7 @@ struct Wanted {
 
 impl Stream {
     /// Opens a file and finds the columns. Without `weights`, a weight column is not looked for.
-    pub(crate) fn open(
-        path: &Path,
-        shape: Shape,
-        columns: &Columns,
-        weights: bool,
-    ) -> Result<Stream> {
+    pub(crate) fn open(path: &Path, shape: Shape, columns: &Columns, weights: bool) -> Result<Stream> {
         if columns.user == columns.item {
             let why = format!("users and items cannot both be in {}", columns.user);
             return Err(Error::config("columns", why));
@@ -136,9 +131,7 @@ fn find(
             Some(_) => Err(Error::data(path, At::File, format!("column {wanted} stands twice"))),
         }
     };
-    let need = |wanted: &str, flag: &str| {
-        place(wanted)?.ok_or_else(|| no_column(path, wanted, flag, found))
-    };
+    let need = |wanted: &str, flag: &str| place(wanted)?.ok_or_else(|| no_column(path, wanted, flag, found));
     let weight = match &columns.weight {
         _ if !weights => None,
         Some(name) => Some(need(name, "--weight-col")?),

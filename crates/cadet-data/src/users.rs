@@ -118,10 +118,8 @@ impl Found {
         }
         let number = self.ids.intern(id)?;
         if let Some(first) = self.places.get(number as usize) {
-            let what = format!(
-                "user {} stands twice, first in{first}: keep one row a user",
-                clip(&id.to_string())
-            );
+            let what =
+                format!("user {} stands twice, first in{first}: keep one row a user", clip(&id.to_string()));
             return Ok(Err(Fault::new(Reason::Duplicate, what)));
         }
         if self.values.try_reserve(row.len()).is_err() {
@@ -145,9 +143,7 @@ impl Found {
         if self.vectors {
             return self.vector(cells[1], &columns[1]);
         }
-        if let Some(i) =
-            (1..cells.len()).find(|i| is_vector(&cells[*i])).filter(|_| cells.len() > 2)
-        {
+        if let Some(i) = (1..cells.len()).find(|i| is_vector(&cells[*i])).filter(|_| cells.len() > 2) {
             let what = format!(
                 "{} is a vector: a vector must be the only feature, choose the columns to use",
                 clip(&columns[i])
@@ -163,8 +159,7 @@ impl Found {
             Cell::List(values) => values,
             Cell::Text(text, _) => {
                 parsed = serde_json::from_str(text).map_err(|_| {
-                    let what =
-                        format!("{} is {}: expected [0.1, 0.2, …]", clip(column), clip(text));
+                    let what = format!("{} is {}: expected [0.1, 0.2, …]", clip(column), clip(text));
                     Fault::new(Reason::Number, what)
                 })?;
                 &parsed
@@ -176,11 +171,8 @@ impl Found {
             }
         };
         if values.is_empty() || values.len() > MOST_FEATURES {
-            let what = format!(
-                "{} has {} numbers: expected 1 to {MOST_FEATURES}",
-                clip(column),
-                values.len()
-            );
+            let what =
+                format!("{} has {} numbers: expected 1 to {MOST_FEATURES}", clip(column), values.len());
             return Err(Fault::new(Reason::Number, what));
         }
         if !self.ids.is_empty() && values.len() != self.width {
@@ -277,10 +269,7 @@ mod tests {
             fault("a.csv", "user_id,name\n1,bob\n"),
             " line 2: name is bob: expected a number, drop it or encode it as numbers"
         );
-        assert_eq!(
-            fault("a.csv", "user_id,x\n1,1\n2,NaN\n"),
-            " line 3: x is NaN: expected a finite number"
-        );
+        assert_eq!(fault("a.csv", "user_id,x\n1,1\n2,NaN\n"), " line 3: x is NaN: expected a finite number");
         assert_eq!(
             fault("a.csv", "user_id,x\n1,1\n2,2\n1,3\n"),
             " line 4: user 1 stands twice, first in line 2: keep one row a user"
@@ -301,8 +290,7 @@ mod tests {
 
     #[test]
     fn rows_follow_the_log() {
-        let table =
-            read("a.csv", "user_id,x\n1,10\n2,20\n3,30\n", &UserOptions::default()).unwrap();
+        let table = read("a.csv", "user_id,x\n1,10\n2,20\n3,30\n", &UserOptions::default()).unwrap();
         let mut users = Ids::new();
         for name in [3, 1] {
             users.intern(IdRef::Int(name)).unwrap();

@@ -139,11 +139,7 @@ impl TableWriter {
     /// Starts a table. The format follows from the ending (`.parquet`, `.csv`, `.tsv`, `.ndjson`, `.jsonl`,
     /// the text ones also with `.gz` or `.zst`) unless it is given; `-` is standard output, CSV unless
     /// another is given.
-    pub fn create(
-        path: &Path,
-        format: Option<Format>,
-        columns: &[(&str, Kind)],
-    ) -> Result<TableWriter> {
+    pub fn create(path: &Path, format: Option<Format>, columns: &[(&str, Kind)]) -> Result<TableWriter> {
         let ending = from_ending(path);
         let (format, packing) = match (format, ending) {
             (Some(format), ending) => (format, ending.map_or(Packing::Plain, |(_, p)| p)),
@@ -289,9 +285,7 @@ fn open(path: &Path) -> Result<(Sink, Option<TempPath>)> {
             let file = File::options().write(true).open(path).map_err(|e| Error::io(path, e))?;
             Ok((Sink::File(file), None))
         }
-        Ok(about) if about.is_dir() => {
-            Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)))
-        }
+        Ok(about) if about.is_dir() => Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory))),
         _ => {
             let (file, temp) = temp_beside(path)?.into_parts();
             Ok((Sink::File(file), Some(temp)))
@@ -305,8 +299,7 @@ fn pack(path: &Path, packing: Packing, sink: Sink) -> Result<Box<dyn TextOut>> {
         Packing::Plain => Box::new(buffered),
         Packing::Gzip => Box::new(GzEncoder::new(buffered, flate2::Compression::default())),
         Packing::Zstd => Box::new(
-            zstd::Encoder::new(buffered, zstd::DEFAULT_COMPRESSION_LEVEL)
-                .map_err(|e| Error::io(path, e))?,
+            zstd::Encoder::new(buffered, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(|e| Error::io(path, e))?,
         ),
     })
 }

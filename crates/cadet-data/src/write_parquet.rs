@@ -7,9 +7,7 @@ use std::sync::Arc;
 use arrow_array::builder::{Float32Builder, ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{
-    ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
-};
+use arrow_array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use cadet::{Error, IdRef, Result};
 use parquet::arrow::ArrowWriter;
@@ -67,8 +65,7 @@ impl ParquetOut {
             .set_compression(Compression::ZSTD(level))
             .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
             .build();
-        ArrowWriter::try_new(file, self.schema(), Some(properties))
-            .map_err(|e| failed(&self.path, e))
+        ArrowWriter::try_new(file, self.schema(), Some(properties)).map_err(|e| failed(&self.path, e))
     }
 
     /// Adds rows. Where a column of integers meets its first string, the file is written anew, and
@@ -104,21 +101,19 @@ impl ParquetOut {
         let written = writer.into_inner().map_err(failed)?;
         let (file, temp) = temp_beside(&self.path)?.into_parts();
         let mut writer = self.start(file)?;
-        let reader = ParquetRecordBatchReaderBuilder::try_new(written)
-            .and_then(|b| b.build())
-            .map_err(failed)?;
+        let reader =
+            ParquetRecordBatchReaderBuilder::try_new(written).and_then(|b| b.build()).map_err(failed)?;
         for batch in reader {
             let batch = batch.map_err(|e| failed(e.into()))?;
             let columns = batch.columns().iter().zip(&self.columns).zip(&self.strings);
-            let columns = columns.map(|((column, (_, kind)), strings)| {
-                match column.as_primitive_opt::<Int64Type>() {
+            let columns =
+                columns.map(|((column, (_, kind)), strings)| match column.as_primitive_opt::<Int64Type>() {
                     Some(ints) if *kind == Kind::Id && *strings => {
                         let texts = ints.values().iter().map(|v| v.to_string());
                         Arc::new(StringArray::from_iter_values(texts)) as ArrayRef
                     }
                     _ => column.clone(),
-                }
-            });
+                });
             let batch = RecordBatch::try_new(self.schema(), columns.collect());
             writer.write(&batch.map_err(|e| failed(e.into()))?).map_err(failed)?;
         }
@@ -141,12 +136,12 @@ impl ParquetOut {
                         IdRef::Str(_) => 0, // not reached: strings are told by then
                     }
                 }))),
-                Values::F32(values) => Arc::new(
-                    values.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Float32Array>(),
-                ),
-                Values::F64(values) => Arc::new(
-                    values.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Float64Array>(),
-                ),
+                Values::F32(values) => {
+                    Arc::new(values.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Float32Array>())
+                }
+                Values::F64(values) => {
+                    Arc::new(values.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Float64Array>())
+                }
                 Values::U32(values) => Arc::new(UInt32Array::from(values.to_vec())),
                 Values::Str(values) => Arc::new(StringArray::from_iter_values(values.iter())),
                 Values::F32List(values, width) => {

@@ -10,8 +10,7 @@ use cadet_data::{
 };
 use proptest::prelude::*;
 
-const ENDINGS: [&str; 8] =
-    ["csv", "csv.gz", "csv.zst", "tsv", "ndjson", "jsonl.gz", "ndjson.zst", "parquet"];
+const ENDINGS: [&str; 8] = ["csv", "csv.gz", "csv.zst", "tsv", "ndjson", "jsonl.gz", "ndjson.zst", "parquet"];
 
 fn write(path: &Path, rows: &[(IdRef<'_>, IdRef<'_>)]) {
     let columns = [("user_id", Kind::Id), ("x", Kind::F32), ("item_id", Kind::Id)];

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
-use cadet_data::{
-    Columns, PairReader, ReadOptions, UserOptions, read_exposures, read_labels, read_users,
-};
+use cadet_data::{Columns, PairReader, ReadOptions, UserOptions, read_exposures, read_labels, read_users};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -67,8 +65,7 @@ fn parquets() -> Vec<Vec<u8>> {
     .into_iter()
     .map(|properties| {
         let mut bytes = Vec::new();
-        let mut writer =
-            ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         bytes

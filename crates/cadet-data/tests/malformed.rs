@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cadet_data::{
-    Columns, PairReader, ReadOptions, UserOptions, read_exposures, read_labels, read_users,
-};
+use cadet_data::{Columns, PairReader, ReadOptions, UserOptions, read_exposures, read_labels, read_users};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/malformed")
@@ -50,10 +48,7 @@ const EXPECTED: &[(&str, &str)] = &[
         "broken.csv.zst",
         "broken.csv.zst byte 1472: broken zstd data (Data corruption detected): fetch the file again",
     ),
-    (
-        "broken.ndjson",
-        "broken.ndjson line 2: broken JSON at character 25: EOF while parsing an object",
-    ),
+    ("broken.ndjson", "broken.ndjson line 2: broken JSON at character 25: EOF while parsing an object"),
     (
         "checksum.csv.gz",
         "checksum.csv.gz byte 1606: broken gzip data (corrupt gzip stream does not have a matching checksum): fetch the file again",
@@ -65,10 +60,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ),
     ("empty.csv", "empty.csv: the file is empty: expected rows of user_id and item_id"),
     ("empty_id.csv", "empty_id.csv line 3: user_id is empty: expected an integer or a string"),
-    (
-        "empty_id.parquet",
-        "empty_id.parquet row 2: user_id is empty: expected an integer or a string",
-    ),
+    ("empty_id.parquet", "empty_id.parquet row 2: user_id is empty: expected an integer or a string"),
     (
         "float_id.csv",
         "float_id.csv line 3: user_id is 2.0, a float: ids are integers or strings, cast the column",
@@ -86,10 +78,7 @@ const EXPECTED: &[(&str, &str)] = &[
         "huge_footer.parquet",
         "huge_footer.parquet byte 823: the Parquet footer says that it is longer than the file: fetch it again",
     ),
-    (
-        "huge_list.parquet",
-        "huge_list.parquet byte 828: the Parquet footer is broken: fetch the file again",
-    ),
+    ("huge_list.parquet", "huge_list.parquet byte 828: the Parquet footer is broken: fetch the file again"),
     (
         "huge_rows.parquet",
         "huge_rows.parquet: declares 1000000000000 rows, which a file of 833 bytes cannot hold: it is broken, write it again",
@@ -113,14 +102,8 @@ const EXPECTED: &[(&str, &str)] = &[
     ),
     ("movielens", "movielens/ratings.dat line 2: expected UserID::MovieID::Rating::Timestamp"),
     ("nan_weight.csv", "nan_weight.csv line 3: weight is NaN: expected a finite number above 0"),
-    (
-        "nan_weight.ndjson",
-        "nan_weight.ndjson line 1: weight is null: expected a finite number above 0",
-    ),
-    (
-        "nan_weight.parquet",
-        "nan_weight.parquet row 2: weight is NaN: expected a finite number above 0",
-    ),
+    ("nan_weight.ndjson", "nan_weight.ndjson line 1: weight is null: expected a finite number above 0"),
+    ("nan_weight.parquet", "nan_weight.parquet row 2: weight is NaN: expected a finite number above 0"),
     (
         "negative_offset.parquet",
         "negative_offset.parquet: column user_id of row group 1 lies outside of the file: it is cut off, fetch it again",
@@ -129,25 +112,13 @@ const EXPECTED: &[(&str, &str)] = &[
         "negative_rows.parquet",
         "negative_rows.parquet: declares -5 rows, which a file of 823 bytes cannot hold: it is broken, write it again",
     ),
-    (
-        "nested_id.ndjson",
-        "nested_id.ndjson line 1: user_id is an object: expected an integer or a string",
-    ),
-    (
-        "nested_id.parquet",
-        "nested_id.parquet: column user_id is nested: ids are integers or strings",
-    ),
+    ("nested_id.ndjson", "nested_id.ndjson line 1: user_id is an object: expected an integer or a string"),
+    ("nested_id.parquet", "nested_id.parquet: column user_id is nested: ids are integers or strings"),
     ("no_rows.parquet", "no_rows.parquet: no rows: expected at least one exposure"),
-    (
-        "not_parquet.parquet",
-        "not_parquet.parquet byte 20: the name says Parquet, the content is not",
-    ),
+    ("not_parquet.parquet", "not_parquet.parquet byte 20: the name says Parquet, the content is not"),
     ("null_id.ndjson", "null_id.ndjson line 1: user_id is null: expected an integer or a string"),
     ("null_id.parquet", "null_id.parquet row 2: user_id is null: expected an integer or a string"),
-    (
-        "open_quote.csv",
-        "open_quote.csv line 3: a quote is opened and never closed: close it or double it",
-    ),
+    ("open_quote.csv", "open_quote.csv line 3: a quote is opened and never closed: close it or double it"),
     (
         "outside.parquet",
         "outside.parquet: column user_id of row group 1 lies outside of the file: it is cut off, fetch it again",
@@ -171,18 +142,12 @@ const EXPECTED: &[(&str, &str)] = &[
     ),
     ("ragged_long.csv", "ragged_long.csv line 3: expected 2 fields, found 3"),
     ("ragged_short.csv", "ragged_short.csv line 3: expected 3 fields, found 2"),
-    (
-        "short.parquet",
-        "short.parquet byte 4: not a Parquet file, or one that is cut off: fetch it again",
-    ),
+    ("short.parquet", "short.parquet byte 4: not a Parquet file, or one that is cut off: fetch it again"),
     (
         "tail_only.parquet",
         "tail_only.parquet byte 40: the Parquet footer says that it is longer than the file: fetch it again",
     ),
-    (
-        "text_weight.csv",
-        "text_weight.csv line 2: weight is heavy: expected a finite number above 0",
-    ),
+    ("text_weight.csv", "text_weight.csv line 2: weight is heavy: expected a finite number above 0"),
     (
         "truncated.csv.gz",
         "truncated.csv.gz byte 803: the gzip data ends early: the file is cut off, fetch it again",
@@ -205,19 +170,10 @@ const EXPECTED: &[(&str, &str)] = &[
         "users_text.csv",
         "users_text.csv line 2: city is Rome: expected a number, drop it or encode it as numbers",
     ),
-    (
-        "users_twice.csv",
-        "users_twice.csv line 4: user 1 stands twice, first in line 2: keep one row a user",
-    ),
+    ("users_twice.csv", "users_twice.csv line 4: user 1 stands twice, first in line 2: keep one row a user"),
     ("users_vector.csv", "users_vector.csv line 3: v is [1,x]: expected [0.1, 0.2, …]"),
-    (
-        "users_width.ndjson",
-        "users_width.ndjson line 2: v has 2 numbers: expected 3, as in the first row",
-    ),
-    (
-        "users_width.parquet",
-        "users_width.parquet row 2: v has 1 numbers: expected 2, as in the first row",
-    ),
+    ("users_width.ndjson", "users_width.ndjson line 2: v has 2 numbers: expected 3, as in the first row"),
+    ("users_width.parquet", "users_width.parquet row 2: v has 1 numbers: expected 2, as in the first row"),
     (
         "utf16.csv",
         "utf16.csv byte 0: the name says plain text, the content looks like UTF-16: save it as UTF-8",
@@ -279,8 +235,7 @@ fn pairs_and_labels_refuse_them_too() {
         Ok(())
     };
     for (name, _) in EXPECTED {
-        let fine_as_pairs =
-            name.contains("weight") || name.contains("_only") || *name == "no_rows.parquet";
+        let fine_as_pairs = name.contains("weight") || name.contains("_only") || *name == "no_rows.parquet";
         if !fine_as_pairs && !name.starts_with("users_") && *name != "movielens" {
             assert!(pairs(name).is_err(), "{name}");
         }
@@ -298,10 +253,7 @@ fn what_is_not_there_or_not_known() {
         let error = log.unwrap_err().to_string();
         error.replace(&dir.path().display().to_string(), "DIR")
     };
-    assert_eq!(
-        read(&dir.path().join("x.csv")),
-        "DIR/x.csv: No such file or directory (os error 2)"
-    );
+    assert_eq!(read(&dir.path().join("x.csv")), "DIR/x.csv: No such file or directory (os error 2)");
     assert_eq!(
         read(dir.path()),
         "DIR: nothing to read in this folder: expected files ending in .parquet, .csv, .tsv, .ndjson or .jsonl, the last four also with .gz or .zst"

@@ -3,9 +3,8 @@
 //! All data are made up.
 
 use cadet_plot::{
-    Axis, Bar, BarSeries, Bars, Best, Calibration, Cell, Colours, Column, Distribution, Figure,
-    Heatmap, Histogram, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table,
-    Tile, WIDE,
+    Axis, Bar, BarSeries, Bars, Best, Calibration, Cell, Colours, Column, Distribution, Figure, Heatmap,
+    Histogram, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile, WIDE,
 };
 
 /// A small generator (SplitMix64), so that the gallery is the same every time.
@@ -129,8 +128,7 @@ fn density(rng: &mut Random) -> String {
             (truth, 0.92 * truth + 0.42 * rng.normal())
         })
         .collect();
-    let mean =
-        |f: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / points.len() as f64;
+    let mean = |f: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / points.len() as f64;
     let (mx, my) = (mean(&|p| p.0), mean(&|p| p.1));
     let (sx, sy) = (mean(&|p| (p.0 - mx).powi(2)).sqrt(), mean(&|p| (p.1 - my).powi(2)).sqrt());
     let r = mean(&|p| (p.0 - mx) * (p.1 - my)) / (sx * sy);
@@ -283,8 +281,7 @@ fn results() -> Table {
         row
     });
     Table {
-        caption: "AUC, mean ± standard deviation over five seeds; the best of a column is bold."
-            .into(),
+        caption: "AUC, mean ± standard deviation over five seeds; the best of a column is bold.".into(),
         columns,
         rows: rows.collect(),
     }

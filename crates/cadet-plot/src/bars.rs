@@ -107,8 +107,7 @@ impl Bars {
         let longest = series.iter().map(|s| s.bars.len()).max().unwrap_or(0);
         let all_groups = longest.max(self.groups.len());
         let groups = all_groups.min((MOST / series.len().max(1)).max(1));
-        let drawn =
-            || series.iter().flat_map(|s| s.bars.iter().take(groups)).filter(|b| usable(b.value));
+        let drawn = || series.iter().flat_map(|s| s.bars.iter().take(groups)).filter(|b| usable(b.value));
         let reach = drawn().flat_map(|b| {
             let (lo, hi) = b.whiskers().unwrap_or((b.value, b.value));
             [Some(lo), Some(hi), b.mark()].into_iter().flatten()
@@ -119,25 +118,18 @@ impl Bars {
         // A little more than the tallest, so that its label stays inside.
         let (lo, hi) = (lo.min(0.0), hi.max(0.0));
         let room = if self.values { (hi - lo) * 0.1 } else { 0.0 };
-        let span = Span::Nice(
-            if lo < 0.0 { lo - room } else { lo },
-            if hi > 0.0 { hi + room } else { hi },
-        );
+        let span = Span::Nice(if lo < 0.0 { lo - room } else { lo }, if hi > 0.0 { hi + room } else { hi });
 
         let names: Vec<&str> =
             series.iter().take(8).map(|s| s.name.as_str()).filter(|n| !n.is_empty()).collect();
-        let summary =
-            format!("Bar chart of {} for {groups} groups: {}.", y_axis.label(), names.join(", "));
+        let summary = format!("Bar chart of {} for {groups} groups: {}.", y_axis.label(), names.join(", "));
         let slots: Vec<String> =
             (0..groups).map(|i| self.groups.get(i).cloned().unwrap_or_default()).collect();
         let x = (&self.x, Span::Slots(&slots, groups));
         let mut layout = Layout::new(self.size, &self.title, summary, x, (&y_axis, span));
         if series.len() > 1 {
-            layout.legend = series
-                .iter()
-                .enumerate()
-                .map(|(i, s)| Key::new(Glyph::Block, i, s.name.as_str()))
-                .collect();
+            layout.legend =
+                series.iter().enumerate().map(|(i, s)| Key::new(Glyph::Block, i, s.name.as_str())).collect();
         }
         if drawn().any(|b| b.mark().is_some()) {
             layout.legend.push(Key::new(Glyph::Reference, 0, self.reference.as_str()));
@@ -154,10 +146,8 @@ impl Bars {
         let values = self.values && widest < bar + if series.len() == 1 { slot * 0.2 } else { 3.0 };
         for (i, s) in series.iter().enumerate() {
             for (g, b) in s.bars.iter().take(groups).enumerate().filter(|(_, b)| usable(b.value)) {
-                let start =
-                    c.left + slot * (g as f64 + 0.5) + bar * (i as f64 - series.len() as f64 / 2.0);
-                let name =
-                    [self.groups.get(g).map_or("", |n| n), &s.name].map(|n| fit(n, 12.0, 160.0));
+                let start = c.left + slot * (g as f64 + 0.5) + bar * (i as f64 - series.len() as f64 / 2.0);
+                let name = [self.groups.get(g).map_or("", |n| n), &s.name].map(|n| fit(n, 12.0, 160.0));
                 draw(&mut c, b, i % 8, (start, bar), &self.tip(b, &name));
                 if values {
                     label(&mut c, b, start + bar / 2.0, &fixed(b.value, digits));
@@ -217,12 +207,7 @@ fn draw(c: &mut Canvas, b: &Bar, colour: usize, (start, width): (f64, f64), tip:
     if let Some(y) = mark {
         let (x, length) = (start - 1.0, width + 2.0);
         for class in ["reference-halo", "reference"] {
-            c.put(format_args!(
-                "<path class=\"{class}\" d=\"M{} {}h{}\"/>",
-                Px(x),
-                Px(y),
-                Px(length)
-            ));
+            c.put(format_args!("<path class=\"{class}\" d=\"M{} {}h{}\"/>", Px(x), Px(y), Px(length)));
         }
     }
     c.put(format_args!("</g>"));

@@ -109,8 +109,7 @@ impl Calibration {
         let summary = format!("Reliability diagram with {} bins. {}", bins.len(), self.annotation);
         let span = Span::Nice(lo, hi);
         let most = bins.iter().map(|b| b.count).max().unwrap_or(0).max(1);
-        let mut layout =
-            Layout::new(self.size, &self.title, summary, (&x_axis, span), (&y_axis, span));
+        let mut layout = Layout::new(self.size, &self.title, summary, (&x_axis, span), (&y_axis, span));
         layout.lower = COUNTS + GAP;
         layout.gutter = width(&number(most as f64), 12.0);
         if every > 1 {
@@ -162,8 +161,7 @@ impl Calibration {
         for b in &bins {
             let (x, y) = (c.x.at(b.predicted), c.y.at(b.observed));
             let interval = (usable(b.lo) && usable(b.hi)).then_some((b.lo, b.hi));
-            let mut tip =
-                format!("predicted {}\nobserved {}", number(b.predicted), number(b.observed));
+            let mut tip = format!("predicted {}\nobserved {}", number(b.predicted), number(b.observed));
             if let Some((lo, hi)) = interval {
                 tip += &format!(" ({} to {})", number(lo), number(hi));
                 let (lo, hi) = (c.y.at(lo), c.y.at(hi));

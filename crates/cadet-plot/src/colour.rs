@@ -19,10 +19,8 @@ pub(crate) const DARK: [&str; SERIES] =
 
 const SEQUENTIAL_LIGHT: [u32; 5] = [0xeef4f7, 0xacd5df, 0x4da3c7, 0x1f66a6, 0x12305f];
 const SEQUENTIAL_DARK: [u32; 5] = [0x1c2631, 0x1d4a70, 0x2c80b2, 0x6cc1d8, 0xe6f8f4];
-const DIVERGING_LIGHT: [u32; 7] =
-    [0x0b4a86, 0x3f8cc5, 0xaed2e8, 0xf4f4f2, 0xf6c9a0, 0xdf7a2f, 0x9a3a06];
-const DIVERGING_DARK: [u32; 7] =
-    [0xa9dcff, 0x4b9fe0, 0x1f517a, 0x23282f, 0x74401b, 0xe0843c, 0xffd3a3];
+const DIVERGING_LIGHT: [u32; 7] = [0x0b4a86, 0x3f8cc5, 0xaed2e8, 0xf4f4f2, 0xf6c9a0, 0xdf7a2f, 0x9a3a06];
+const DIVERGING_DARK: [u32; 7] = [0xa9dcff, 0x4b9fe0, 0x1f517a, 0x23282f, 0x74401b, 0xe0843c, 0xffd3a3];
 
 /// The ramp's classes, for a light or a dark page.
 pub(crate) fn sequential(dark: bool) -> [String; LEVELS] {

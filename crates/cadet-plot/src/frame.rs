@@ -112,13 +112,10 @@ impl<'a> Layout<'a> {
         let top = heading(&mut out, w, self.title, &self.legend);
 
         // The y ticks decide the left margin, the room left decides the x ticks.
-        let unlabelled =
-            matches!(self.x.1, Span::Slots(names, _) if names.iter().all(String::is_empty));
-        let mut bottom = h
-            - if unlabelled { 14.0 } else { 34.0 }
-            - if self.x.0.label().is_empty() { 0.0 } else { 20.0 };
-        let mut y_ticks =
-            Ticks::new(self.y.0, self.y.1, ((bottom - top - self.lower) / 46.0).max(2.0));
+        let unlabelled = matches!(self.x.1, Span::Slots(names, _) if names.iter().all(String::is_empty));
+        let mut bottom =
+            h - if unlabelled { 14.0 } else { 34.0 } - if self.x.0.label().is_empty() { 0.0 } else { 20.0 };
+        let mut y_ticks = Ticks::new(self.y.0, self.y.1, ((bottom - top - self.lower) / 46.0).max(2.0));
         let names = matches!(self.y.1, Span::Slots(..));
         if names {
             thin(&mut y_ticks, bottom - top - self.lower, TICK + 1.0);
@@ -217,8 +214,7 @@ impl<'a> Layout<'a> {
         }
         let x_label = self.x.0.label();
         if !x_label.is_empty() {
-            let at =
-                Place { x: (left + right) / 2.0, y: h - 12.0, anchor: "middle", class: "name" };
+            let at = Place { x: (left + right) / 2.0, y: h - 12.0, anchor: "middle", class: "name" };
             c.label(at, &fit(&x_label, 12.5, right - left + 40.0), None);
         }
         c.sideways(EDGE + 6.0, (top + base) / 2.0, base - top + 40.0, &self.y.0.label());
@@ -247,11 +243,7 @@ pub(crate) fn empty(size: (f64, f64), title: &str, x: &Axis, y: &Axis) -> String
         Px(h)
     );
     let centre = (left + right) / 2.0;
-    c.label(
-        Place { x: centre, y: top + h / 2.0 + 5.0, anchor: "middle", class: "nothing" },
-        "no data",
-        None,
-    );
+    c.label(Place { x: centre, y: top + h / 2.0 + 5.0, anchor: "middle", class: "nothing" }, "no data", None);
     c.label(
         Place { x: centre, y: bottom + 26.0, anchor: "middle", class: "name" },
         &fit(&x.label(), 12.5, w),
@@ -355,8 +347,7 @@ impl Canvas {
         self.put(format_args!("<g class=\"cells\">"));
         for i in 0..LEVELS {
             let y = self.base - height * (i + 1) as f64;
-            let level =
-                colour::level(bar.floor + (1.0 - bar.floor) * (i as f64 + 0.5) / LEVELS as f64);
+            let level = colour::level(bar.floor + (1.0 - bar.floor) * (i as f64 + 0.5) / LEVELS as f64);
             // A sliver of overlap hides seams between neighbours.
             self.put(format_args!(
                 "<rect class=\"{}{level}\" x=\"{}\" y=\"{}\" width=\"11\" height=\"{}\"/>",
@@ -376,12 +367,7 @@ impl Canvas {
             );
         }
         let middle = (self.top + self.base) / 2.0;
-        self.sideways(
-            (x + 16.0 + room + 17.0).min(page - 6.0),
-            middle,
-            self.base - self.top,
-            &bar.label,
-        );
+        self.sideways((x + 16.0 + room + 17.0).min(page - 6.0), middle, self.base - self.top, &bar.label);
     }
 
     pub(crate) fn finish(mut self) -> String {
@@ -426,12 +412,7 @@ fn heading(out: &mut String, w: f64, title: &str, legend: &[Key]) -> f64 {
     if !title.is_empty() {
         // Bold is wider than the estimate for regular text.
         let short = fit(title, 15.0 * 1.15, w - 2.0 * EDGE);
-        let _ = write!(
-            out,
-            "<text class=\"title\" x=\"{}\" y=\"24\">{}</text>",
-            Px(EDGE),
-            escape(&short)
-        );
+        let _ = write!(out, "<text class=\"title\" x=\"{}\" y=\"24\">{}</text>", Px(EDGE), escape(&short));
         y = 38.0;
     }
     // Two rows of legend at most; the rest is counted.
@@ -444,12 +425,8 @@ fn heading(out: &mut String, w: f64, title: &str, legend: &[Key]) -> f64 {
         if x > EDGE && x + room + reserve > w - EDGE + 18.0 {
             if row == 1 {
                 let more = format!("+ {} more", legend.len() - i);
-                let _ = write!(
-                    out,
-                    "<text class=\"tick\" x=\"{}\" y=\"{}\">{more}</text>",
-                    Px(x),
-                    Px(y + 12.0)
-                );
+                let _ =
+                    write!(out, "<text class=\"tick\" x=\"{}\" y=\"{}\">{more}</text>", Px(x), Px(y + 12.0));
                 break;
             }
             (x, row, y) = (EDGE, row + 1, y + 20.0);
@@ -493,12 +470,9 @@ fn glyph_at(out: &mut String, key: &Key, x: f64, y: f64) {
                 Px(y - 6.0)
             )
         }
-        Glyph::Dot => write!(
-            out,
-            "<circle class=\"dot k{k}\" cx=\"{}\" cy=\"{}\" r=\"5\"/>",
-            Px(x + 9.0),
-            Px(y)
-        ),
+        Glyph::Dot => {
+            write!(out, "<circle class=\"dot k{k}\" cx=\"{}\" cy=\"{}\" r=\"5\"/>", Px(x + 9.0), Px(y))
+        }
         Glyph::Reference => {
             write!(out, "<path class=\"reference\" d=\"M{} {}h16\"/>", Px(x + 2.0), Px(y))
         }

@@ -158,8 +158,7 @@ impl Heatmap {
         for (r, row) in pooled.iter().enumerate() {
             for (k, &v) in row.iter().enumerate() {
                 let (x, y) = (c.left + w * k as f64, c.top + h * r as f64);
-                let tip =
-                    format!("{}, {}: {}", name(&self.rows, r), name(&self.columns, k), number(v));
+                let tip = format!("{}, {}: {}", name(&self.rows, r), name(&self.columns, k), number(v));
                 let fill = class(v).map_or("missing".into(), |l| format!("{ramp}{l}"));
                 c.put(format_args!(
                     "<rect class=\"{fill}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"{}><title>{}</title></rect>",
@@ -172,10 +171,7 @@ impl Heatmap {
                 ));
                 let Some(l) = class(v) else { continue };
                 let text = fixed(v, digits);
-                if rows * columns <= VALUES
-                    && h >= 17.0
-                    && crate::text::width(&text, 11.0) + 6.0 < w
-                {
+                if rows * columns <= VALUES && h >= 17.0 && crate::text::width(&text, 11.0) + 6.0 < w {
                     let strength = match self.colours {
                         Colours::Sequential => l as f64 / (LEVELS - 1) as f64,
                         Colours::Diverging => (l as f64 / (LEVELS - 1) as f64 * 2.0 - 1.0).abs(),
@@ -235,18 +231,14 @@ mod tests {
 
     #[test]
     fn ragged_rows_have_missing_cells() {
-        let svg =
-            Heatmap { values: vec![vec![1.0, 2.0], vec![], vec![3.0]], ..Heatmap::default() }.svg();
+        let svg = Heatmap { values: vec![vec![1.0, 2.0], vec![], vec![3.0]], ..Heatmap::default() }.svg();
         assert_eq!(svg.matches("class=\"missing\"").count(), 3);
     }
 
     #[test]
     fn zero_is_neutral_on_a_diverging_scale() {
-        let chart = Heatmap {
-            values: vec![vec![-1.0, 0.0, 5.0]],
-            colours: Colours::Diverging,
-            ..Heatmap::default()
-        };
+        let chart =
+            Heatmap { values: vec![vec![-1.0, 0.0, 5.0]], colours: Colours::Diverging, ..Heatmap::default() };
         assert!(chart.svg().contains("class=\"d12\" x="));
     }
 }

@@ -109,19 +109,11 @@ impl Histogram {
         let names: Vec<&str> = drawn.iter().map(|d| d.name.as_str()).collect();
         let summary = format!("Histogram of {}: {}.", x.label(), names.join(", "));
         let y_span = Span::Nice(0.0, if tallest > 0.0 { tallest } else { 1.0 });
-        let mut layout = Layout::new(
-            self.size,
-            &self.title,
-            summary,
-            (&x, Span::Tight(lo, hi)),
-            (&title, y_span),
-        );
+        let mut layout =
+            Layout::new(self.size, &self.title, summary, (&x, Span::Tight(lo, hi)), (&title, y_span));
         if drawn.len() > 1 {
-            layout.legend = drawn
-                .iter()
-                .enumerate()
-                .map(|(i, d)| Key::new(Glyph::Area, i, d.name.as_str()))
-                .collect();
+            layout.legend =
+                drawn.iter().enumerate().map(|(i, d)| Key::new(Glyph::Area, i, d.name.as_str())).collect();
         }
         let mut c = layout.open();
         for (i, h) in heights.iter().enumerate() {
@@ -199,9 +191,8 @@ mod tests {
 
     #[test]
     fn more_values_give_more_bins() {
-        let uniform = |n: u32| {
-            vec![Distribution::new("", (0..n).map(|i| f64::from(i) / f64::from(n)).collect())]
-        };
+        let uniform =
+            |n: u32| vec![Distribution::new("", (0..n).map(|i| f64::from(i) / f64::from(n)).collect())];
         assert_eq!(freedman_diaconis(&uniform(1000), 1.0), 10);
         assert_eq!(freedman_diaconis(&uniform(64_000), 1.0), 40);
     }

@@ -100,15 +100,13 @@ impl Lines {
         let drawn = &self.series[..self.series.len().min(MOST)];
         let shown = |&(x, y): &(f64, f64)| self.x.shows(x) && self.y.shows(y);
         let points = || drawn.iter().flat_map(|s| s.points.iter().copied().filter(shown));
-        let bands =
-            drawn.iter().flat_map(|s| s.points.iter().zip(&s.band).filter(|(p, _)| shown(p)));
+        let bands = drawn.iter().flat_map(|s| s.points.iter().zip(&s.band).filter(|(p, _)| shown(p)));
         let bands = bands.flat_map(|(_, &(lo, hi))| [lo, hi]).filter(|&v| self.y.shows(v));
         let level = self.level.as_ref().filter(|m| self.y.shows(m.at));
         let moment = self.moment.as_ref().filter(|m| self.x.shows(m.at));
         let xs = points().map(|p| p.0).chain(moment.map(|m| m.at));
         let ys = points().map(|p| p.1).chain(bands).chain(level.map(|m| m.at));
-        let (Some((x0, x1)), Some((y0, y1)), true) =
-            (extent(xs), extent(ys), points().next().is_some())
+        let (Some((x0, x1)), Some((y0, y1)), true) = (extent(xs), extent(ys), points().next().is_some())
         else {
             return empty(self.size, &self.title, &self.x, &self.y);
         };
@@ -117,29 +115,16 @@ impl Lines {
 
         let names: Vec<&str> =
             drawn.iter().take(8).map(|s| s.name.as_str()).filter(|n| !n.is_empty()).collect();
-        let summary = format!(
-            "Line chart of {} by {}: {}.",
-            self.y.label(),
-            self.x.label(),
-            names.join(", ")
-        );
-        let mut layout = Layout::new(
-            self.size,
-            &self.title,
-            summary,
-            (&self.x, x_span),
-            (&self.y, Span::Nice(y0, y1)),
-        );
+        let summary =
+            format!("Line chart of {} by {}: {}.", self.y.label(), self.x.label(), names.join(", "));
+        let mut layout =
+            Layout::new(self.size, &self.title, summary, (&self.x, x_span), (&self.y, Span::Nice(y0, y1)));
         if drawn.len() > 1 {
             layout.legend = drawn
                 .iter()
                 .enumerate()
                 .map(|(i, s)| {
-                    Key::new(
-                        if dashed(s, i) { Glyph::Dash } else { Glyph::Line },
-                        i,
-                        s.name.as_str(),
-                    )
+                    Key::new(if dashed(s, i) { Glyph::Dash } else { Glyph::Line }, i, s.name.as_str())
                 })
                 .collect();
             if self.series.len() > MOST {
@@ -177,8 +162,7 @@ impl Lines {
         let usable = |&(p, b): &((f64, f64), (f64, f64))| {
             self.x.shows(p.0) && self.y.shows(p.1) && self.y.shows(b.0) && self.y.shows(b.1)
         };
-        let all: Vec<_> =
-            s.points.iter().copied().zip(s.band.iter().copied()).filter(usable).collect();
+        let all: Vec<_> = s.points.iter().copied().zip(s.band.iter().copied()).filter(usable).collect();
         if all.len() < 2 {
             return;
         }
@@ -194,13 +178,7 @@ impl Lines {
             .collect();
         let mut d = String::new();
         for &(x, _, hi) in &groups {
-            let _ = write!(
-                d,
-                "{}{} {}",
-                if d.is_empty() { "M" } else { "L" },
-                Px(c.x.at(x)),
-                Px(c.y.at(hi))
-            );
+            let _ = write!(d, "{}{} {}", if d.is_empty() { "M" } else { "L" }, Px(c.x.at(x)), Px(c.y.at(hi)));
         }
         for &(x, lo, _) in groups.iter().rev() {
             let _ = write!(d, "L{} {}", Px(c.x.at(x)), Px(c.y.at(lo)));
@@ -226,13 +204,7 @@ impl Lines {
                 continue;
             }
             for (j, &(x, y)) in kept.iter().enumerate() {
-                let _ = write!(
-                    d,
-                    "{}{} {}",
-                    if j == 0 { "M" } else { "L" },
-                    Px(c.x.at(x)),
-                    Px(c.y.at(y))
-                );
+                let _ = write!(d, "{}{} {}", if j == 0 { "M" } else { "L" }, Px(c.x.at(x)), Px(c.y.at(y)));
             }
         }
         if !d.is_empty() {
@@ -288,12 +260,8 @@ impl Lines {
                 .count()
         };
         let (left, right) = ((c.left, c.left + room + 8.0), (c.right - room - 8.0, c.right));
-        let places = [
-            (right, true, "end"),
-            (left, true, "start"),
-            (right, false, "end"),
-            (left, false, "start"),
-        ];
+        let places =
+            [(right, true, "end"), (left, true, "start"), (right, false, "end"), (left, false, "start")];
         let inside = |above: bool| if above { y - 18.0 > c.top } else { y + 18.0 < c.base };
         let best = places
             .into_iter()
@@ -362,8 +330,7 @@ mod tests {
 
     #[test]
     fn thinning_keeps_ends_and_extremes() {
-        let mut points: Vec<_> =
-            (0..100_000).map(|i| (f64::from(i), (f64::from(i) * 0.37).sin())).collect();
+        let mut points: Vec<_> = (0..100_000).map(|i| (f64::from(i), (f64::from(i) * 0.37).sin())).collect();
         points[54_321].1 = 9.0;
         let kept = thin(&points, 1000);
         assert!(kept.len() <= 1010, "{}", kept.len());
@@ -376,11 +343,8 @@ mod tests {
     fn a_gap_breaks_the_line() {
         let points = vec![(0.0, 1.0), (1.0, 2.0), (2.0, f64::NAN), (3.0, 1.0), (4.0, 2.0)];
         let svg = Lines { series: vec![Series::new("a", points)], ..Lines::default() }.svg();
-        let line = svg
-            .split("class=\"line k0\" d=\"")
-            .nth(1)
-            .and_then(|s| s.split('"').next())
-            .expect("a line");
+        let line =
+            svg.split("class=\"line k0\" d=\"").nth(1).and_then(|s| s.split('"').next()).expect("a line");
         assert_eq!(line.matches('M').count(), 2, "{line}");
     }
 }

@@ -34,11 +34,7 @@ pub struct Tile {
 
 impl Tile {
     /// A key figure.
-    pub fn new(
-        label: impl Into<String>,
-        value: impl Into<String>,
-        note: impl Into<String>,
-    ) -> Self {
+    pub fn new(label: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Self {
         Self { label: label.into(), value: value.into(), note: note.into() }
     }
 }
@@ -156,8 +152,7 @@ impl Page {
         if !self.tiles.is_empty() {
             out.push_str("<dl class=\"tiles\">");
             for tile in &self.tiles {
-                let _ =
-                    write!(out, "<div><dt>{}</dt><dd>{}", escape(&tile.label), escape(&tile.value));
+                let _ = write!(out, "<div><dt>{}</dt><dd>{}", escape(&tile.label), escape(&tile.value));
                 if !tile.note.is_empty() {
                     let _ = write!(out, "<small>{}</small>", escape(&tile.note));
                 }
@@ -186,11 +181,8 @@ impl Block {
     fn write(&self, out: &mut String) {
         match self {
             Block::Prose(text) => {
-                for paragraph in text
-                    .replace("\r\n", "\n")
-                    .split("\n\n")
-                    .map(str::trim)
-                    .filter(|p| !p.is_empty())
+                for paragraph in
+                    text.replace("\r\n", "\n").split("\n\n").map(str::trim).filter(|p| !p.is_empty())
                 {
                     let _ = write!(out, "<p class=\"prose\">{}</p>", escape(paragraph));
                 }

@@ -102,8 +102,7 @@ impl Ticks {
             .filter(|&(lo, hi)| axis.shows(lo) && axis.shows(hi) && proper(lo, hi) == (lo, hi));
         let (lo, hi, nice, whole) = match (fixed, span) {
             (_, Span::Slots(names, n)) => {
-                let marks =
-                    names.iter().take(n).enumerate().map(|(i, s)| (i as f64 + 0.5, s.clone()));
+                let marks = names.iter().take(n).enumerate().map(|(i, s)| (i as f64 + 0.5, s.clone()));
                 return Self { lo: 0.0, hi: n.max(1) as f64, marks: marks.collect() };
             }
             (Some((lo, hi)), Span::Whole(..)) => (lo, hi, false, true),
@@ -112,11 +111,7 @@ impl Ticks {
             (None, Span::Whole(lo, hi)) => (lo, hi, false, true),
             (None, Span::Nice(lo, hi)) => (lo, hi, true, false),
         };
-        if axis.log {
-            Self::log(lo, hi, nice, target)
-        } else {
-            Self::linear(lo, hi, nice, whole, target)
-        }
+        if axis.log { Self::log(lo, hi, nice, target) } else { Self::linear(lo, hi, nice, whole, target) }
     }
 
     fn linear(lo: f64, hi: f64, nice: bool, whole: bool, target: f64) -> Self {
@@ -303,9 +298,7 @@ mod tests {
                 let first = t.marks[0].0;
                 let step = t.marks[1].0 - first;
                 assert!(t.lo <= lo && t.hi >= hi, "{lo:e}..{hi:e}");
-                assert!(
-                    first <= lo + step * 1e-6 && t.marks[t.marks.len() - 1].0 >= hi - step * 1e-6
-                );
+                assert!(first <= lo + step * 1e-6 && t.marks[t.marks.len() - 1].0 >= hi - step * 1e-6);
                 assert!(
                     (2..=2 * target as usize + 2).contains(&t.marks.len()),
                     "{lo:e}..{hi:e}: {:?}",

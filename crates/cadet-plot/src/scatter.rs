@@ -78,11 +78,7 @@ impl Scatter {
         let (mut x_axis, mut y_axis) = (self.x.clone(), self.y.clone());
         if self.identity {
             // The same ends on both axes, whatever number of ticks each has room for.
-            let common = Ticks::new(
-                &Axis { range: None, ..self.y.clone() },
-                Span::Nice(both.0, both.1),
-                6.0,
-            );
+            let common = Ticks::new(&Axis { range: None, ..self.y.clone() }, Span::Nice(both.0, both.1), 6.0);
             x_axis.range = x_axis.range.or(Some((common.lo, common.hi)));
             y_axis.range = y_axis.range.or(Some((common.lo, common.hi)));
         }
@@ -97,15 +93,8 @@ impl Scatter {
             self.annotation
         );
         let spans = (Span::Nice(x.0, x.1), Span::Nice(y.0, y.1));
-        let layout = || {
-            Layout::new(
-                self.size,
-                &self.title,
-                summary.clone(),
-                (&x_axis, spans.0),
-                (&y_axis, spans.1),
-            )
-        };
+        let layout =
+            || Layout::new(self.size, &self.title, summary.clone(), (&x_axis, spans.0), (&y_axis, spans.1));
         let mut c = if density {
             // The counts need the plot's geometry and the colour bar needs the counts, so the bar
             // gets a provisional range first; its width differs by a digit at most.
@@ -196,20 +185,13 @@ impl Scatter {
             c.unclip();
         }
         // The corner with fewer points.
-        let (mid_x, mid_y) =
-            (c.x.value((c.left + c.right) / 2.0), c.y.value((c.top + c.base) / 2.0));
+        let (mid_x, mid_y) = (c.x.value((c.left + c.right) / 2.0), c.y.value((c.top + c.base) / 2.0));
         let upper = all().filter(|p| p.1 > mid_y);
-        let (left, right) =
-            upper.fold((0, 0), |(l, r), p| if p.0 < mid_x { (l + 1, r) } else { (l, r + 1) });
+        let (left, right) = upper.fold((0, 0), |(l, r), p| if p.0 < mid_x { (l + 1, r) } else { (l, r + 1) });
         for (i, line) in self.annotation.lines().take(6).enumerate() {
-            let (x, anchor) =
-                if left <= right { (c.left + 10.0, "start") } else { (c.right - 10.0, "end") };
+            let (x, anchor) = if left <= right { (c.left + 10.0, "start") } else { (c.right - 10.0, "end") };
             let y = c.top + 18.0 + 17.0 * i as f64;
-            c.label(
-                Place { x, y, anchor, class: "note halo" },
-                &fit(line, 12.5, c.right - c.left),
-                None,
-            );
+            c.label(Place { x, y, anchor, class: "note halo" }, &fit(line, 12.5, c.right - c.left), None);
         }
         c.finish()
     }
@@ -223,9 +205,7 @@ fn hexagons(points: &[(f64, f64)], c: &crate::frame::Canvas) -> (f64, BTreeMap<(
     let mut cells = BTreeMap::new();
     for &(x, y) in points {
         let (px, py) = (c.x.at(x), c.y.at(y));
-        if !(c.left - 1.0..=c.right + 1.0).contains(&px)
-            || !(c.top - 1.0..=c.base + 1.0).contains(&py)
-        {
+        if !(c.left - 1.0..=c.right + 1.0).contains(&px) || !(c.top - 1.0..=c.base + 1.0).contains(&py) {
             continue;
         }
         // The nearest centre is in one of the two rows around the point.
@@ -236,8 +216,7 @@ fn hexagons(points: &[(f64, f64)], c: &crate::frame::Canvas) -> (f64, BTreeMap<(
             let (hx, hy) = centre(row, column, radius, c.left, c.top);
             ((px - hx).powi(2) + (py - hy).powi(2), (row, column))
         });
-        let best =
-            if candidates[0].0 <= candidates[1].0 { candidates[0].1 } else { candidates[1].1 };
+        let best = if candidates[0].0 <= candidates[1].0 { candidates[0].1 } else { candidates[1].1 };
         *cells.entry(best).or_insert(0) += 1;
     }
     (radius, cells)

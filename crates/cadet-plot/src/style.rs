@@ -12,11 +12,7 @@ pub(crate) fn chart_style() -> &'static str {
         let mut css = String::from("<style>");
         css.push_str(&palette(false, ".cadet"));
         // Only on screen: paper is always light.
-        let _ = write!(
-            css,
-            "@media screen and (prefers-color-scheme:dark){{{}}}",
-            palette(true, ".cadet")
-        );
+        let _ = write!(css, "@media screen and (prefers-color-scheme:dark){{{}}}", palette(true, ".cadet"));
         for i in 0..colour::SERIES {
             let _ = write!(css, "svg.cadet .k{i}{{--k:var(--c{i})}}");
         }

@@ -119,8 +119,7 @@ struct Shape {
 
 impl Table {
     pub(crate) fn write(&self, out: &mut String) {
-        let shapes: Vec<Shape> =
-            self.columns.iter().enumerate().map(|(k, c)| self.shape(k, c)).collect();
+        let shapes: Vec<Shape> = self.columns.iter().enumerate().map(|(k, c)| self.shape(k, c)).collect();
         out.push_str("<div class=\"table\"><table><thead><tr>");
         for (column, shape) in self.columns.iter().zip(&shapes) {
             let class = if shape.numeric { " class=\"number\"" } else { "" };
@@ -144,8 +143,7 @@ impl Table {
     fn shape(&self, k: usize, column: &Column) -> Shape {
         let cells = || self.rows.iter().filter_map(|r| r.get(k)).filter(|c| **c != Cell::Empty);
         let values = || cells().filter_map(Cell::value);
-        let spreads =
-            cells().filter_map(|c| if let Cell::Spread(_, sd) = c { Some(*sd) } else { None });
+        let spreads = cells().filter_map(|c| if let Cell::Spread(_, sd) = c { Some(*sd) } else { None });
         let is_number = |c: &Cell| !matches!(c, Cell::Text(_));
         let best = match column.best {
             Some(Best::Highest) => values().max_by(f64::total_cmp),
@@ -170,11 +168,8 @@ fn cell(out: &mut String, cell: &Cell, column: &Column, shape: &Shape) {
         Cell::Number(v) => write(*v),
         Cell::Spread(v, sd) => format!("{} <span class=\"sd\">± {}</span>", write(*v), write(*sd)),
     };
-    let text = if shape.best.is_some() && cell.value() == shape.best {
-        format!("<b>{text}</b>")
-    } else {
-        text
-    };
+    let text =
+        if shape.best.is_some() && cell.value() == shape.best { format!("<b>{text}</b>") } else { text };
     let class = if shape.numeric { " class=\"number\"" } else { "" };
     match cell.value().filter(|_| column.bars && shape.largest > 0.0) {
         Some(v) => {
@@ -198,11 +193,7 @@ mod tests {
     fn one_notation_per_column_and_the_best_is_bold() {
         let table = Table {
             columns: vec![Column::new("method"), Column::new("AUC").best(Best::Highest)],
-            rows: vec![
-                vec!["a<b".into(), 0.9.into()],
-                vec!["c".into(), Cell::Spread(0.9312, 0.004)],
-                vec![],
-            ],
+            rows: vec![vec!["a<b".into(), 0.9.into()], vec!["c".into(), Cell::Spread(0.9312, 0.004)], vec![]],
             ..Table::default()
         };
         let mut html = String::new();

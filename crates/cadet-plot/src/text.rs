@@ -29,8 +29,8 @@ pub(crate) fn width(text: &str, size: f64) -> f64 {
     let em: f64 = text
         .chars()
         .map(|c| match c {
-            'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | 't' | 'f'
-            | ' ' | 'I' => 0.34,
+            'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | '(' | ')' | 't' | 'f' | ' '
+            | 'I' => 0.34,
             'm' | 'w' | 'M' | 'W' => 0.9,
             'A'..='Z' => 0.68,
             '0'..='9' => 0.6,
@@ -134,10 +134,7 @@ pub(crate) fn decimals(values: impl Iterator<Item = f64> + Clone) -> usize {
     };
     let exact = |d: usize| {
         let unit = 10f64.powi(d as i32);
-        values
-            .clone()
-            .filter(|v| v.is_finite())
-            .all(|v| ((v * unit).round() - v * unit).abs() < 1e-6)
+        values.clone().filter(|v| v.is_finite()).all(|v| ((v * unit).round() - v * unit).abs() < 1e-6)
     };
     (0..most).find(|d| exact(*d)).unwrap_or(most)
 }
@@ -245,10 +242,7 @@ mod tests {
 
     #[test]
     fn escaping_covers_markup_and_control_characters() {
-        assert_eq!(
-            escape("a<b & \"c\" 'd'>\u{0}"),
-            "a&lt;b &amp; &quot;c&quot; &#39;d&#39;&gt;\u{fffd}"
-        );
+        assert_eq!(escape("a<b & \"c\" 'd'>\u{0}"), "a&lt;b &amp; &quot;c&quot; &#39;d&#39;&gt;\u{fffd}");
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! Promises every chart and page keeps: well-formed, escaped, free of NaN, stable, small.
 
 use cadet_plot::{
-    Axis, Bar, BarSeries, Bars, Calibration, CalibrationBin, Cell, Colours, Column, Distribution,
-    Figure, Heatmap, Histogram, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series,
-    Table, Tile, WIDE,
+    Axis, Bar, BarSeries, Bars, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure,
+    Heatmap, Histogram, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile, WIDE,
 };
 
 const LIMIT: usize = 300_000;
@@ -49,10 +48,7 @@ fn check_attributes(text: &str) {
     while !rest.is_empty() {
         let (name, after) =
             rest.split_once("=\"").unwrap_or_else(|| panic!("attribute without value: {rest:?}"));
-        assert!(
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-'),
-            "{name:?}"
-        );
+        assert!(!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-'), "{name:?}");
         assert!(!seen.contains(&name), "twice: {name}");
         seen.push(name);
         let (value, after) = after.split_once('"').expect("a closing quote");
@@ -64,11 +60,7 @@ fn check_attributes(text: &str) {
 fn check_entities(text: &str) {
     for part in text.split('&').skip(1) {
         let known = ["amp;", "lt;", "gt;", "quot;", "#39;"];
-        assert!(
-            known.iter().any(|e| part.starts_with(e)),
-            "entity: {:?}",
-            &part[..part.len().min(12)]
-        );
+        assert!(known.iter().any(|e| part.starts_with(e)), "entity: {:?}", &part[..part.len().min(12)]);
     }
     assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "control character");
 }
@@ -104,10 +96,7 @@ fn hostile() -> Vec<(&'static str, Vec<f64>)> {
         ("far and close", vec![1e15, 1e15 + 1.0, 1e15 + 2.0]),
         ("negative", (0..50).map(|i| -f64::from(i)).collect()),
         ("alternating", (0..5000).map(|i| if i % 2 == 0 { nan } else { f64::from(i) }).collect()),
-        (
-            "many",
-            (0..1_000_000).map(|i| (f64::from(i) * 0.37).sin() * f64::from(i % 1013)).collect(),
-        ),
+        ("many", (0..1_000_000).map(|i| (f64::from(i) * 0.37).sin() * f64::from(i % 1013)).collect()),
     ]
 }
 
@@ -168,24 +157,14 @@ fn scatter_survives_hostile_numbers() {
 #[test]
 fn histograms_survive_hostile_numbers() {
     for (name, values) in hostile() {
-        for (axis, measure) in axes().into_iter().zip([
-            Measure::Share,
-            Measure::Density,
-            Measure::Count,
-            Measure::Share,
-        ]) {
+        for (axis, measure) in
+            axes().into_iter().zip([Measure::Share, Measure::Density, Measure::Count, Measure::Share])
+        {
             for bins in [None, Some(0), Some(usize::MAX)] {
-                let distributions = vec![
-                    Distribution::new(name, values.clone()),
-                    Distribution::new("none", vec![]),
-                ];
-                let chart = Histogram {
-                    x: axis.clone(),
-                    measure,
-                    distributions,
-                    bins,
-                    ..Histogram::default()
-                };
+                let distributions =
+                    vec![Distribution::new(name, values.clone()), Distribution::new("none", vec![])];
+                let chart =
+                    Histogram { x: axis.clone(), measure, distributions, bins, ..Histogram::default() };
                 check(name, || chart.svg());
             }
         }
@@ -197,16 +176,10 @@ fn heatmaps_survive_hostile_numbers() {
     for (name, values) in hostile() {
         for colours in [Colours::Sequential, Colours::Diverging] {
             for wide in [1, 7, 1000] {
-                let values: Vec<Vec<f64>> =
-                    values.chunks(wide).take(2000).map(<[f64]>::to_vec).collect();
+                let values: Vec<Vec<f64>> = values.chunks(wide).take(2000).map(<[f64]>::to_vec).collect();
                 let rows = (0..values.len()).map(|i| format!("row {i}")).collect();
-                let chart = Heatmap {
-                    values,
-                    rows,
-                    colours,
-                    value: axes()[wide % 4].clone(),
-                    ..Heatmap::default()
-                };
+                let chart =
+                    Heatmap { values, rows, colours, value: axes()[wide % 4].clone(), ..Heatmap::default() };
                 check(name, || chart.svg());
             }
         }
@@ -216,18 +189,15 @@ fn heatmaps_survive_hostile_numbers() {
 #[test]
 fn bars_survive_hostile_numbers() {
     for (name, values) in hostile() {
-        let bars = |shift: f64| {
-            values.iter().map(move |v| Bar::new(*v + shift).error(v * 0.5).reference(v * 2.0))
-        };
+        let bars =
+            |shift: f64| values.iter().map(move |v| Bar::new(*v + shift).error(v * 0.5).reference(v * 2.0));
         let groups: Vec<String> = (0..values.len()).map(|i| format!("group number {i}")).collect();
         for axis in axes() {
-            let series =
-                vec![BarSeries::new("a", bars(0.0)), BarSeries::new("b", bars(1.0).take(3))];
+            let series = vec![BarSeries::new("a", bars(0.0)), BarSeries::new("b", bars(1.0).take(3))];
             let chart = Bars { y: axis, groups: groups.clone(), series, ..Bars::default() };
             check(name, || chart.svg());
         }
-        let crowd =
-            Bars { series: vec![BarSeries::new("c", bars(0.0).take(2)); 2000], ..Bars::default() };
+        let crowd = Bars { series: vec![BarSeries::new("c", bars(0.0).take(2)); 2000], ..Bars::default() };
         check(name, || crowd.svg());
     }
 }
@@ -242,8 +212,7 @@ fn calibration_survives_hostile_numbers() {
             hi: o * 3.0,
             count: p.abs() as u64,
         });
-        let chart =
-            Calibration { bins: bins.collect(), annotation: "x".into(), ..Calibration::default() };
+        let chart = Calibration { bins: bins.collect(), annotation: "x".into(), ..Calibration::default() };
         check(name, || chart.svg());
         let outcome: Vec<bool> = values.iter().map(|v| *v > 0.0).collect();
         check(name, || Calibration::from_outcomes(&values, &outcome, 0).svg());
@@ -252,11 +221,9 @@ fn calibration_survives_hostile_numbers() {
 
 #[test]
 fn large_charts_stay_small() {
-    let noise =
-        |n: usize| -> Vec<f64> { (0..n).map(|i| ((i * i) as f64 * 0.618).fract()).collect() };
-    let points = |n: usize| -> Vec<(f64, f64)> {
-        noise(n).into_iter().zip(noise(n + 7).split_off(7)).collect()
-    };
+    let noise = |n: usize| -> Vec<f64> { (0..n).map(|i| ((i * i) as f64 * 0.618).fract()).collect() };
+    let points =
+        |n: usize| -> Vec<(f64, f64)> { noise(n).into_iter().zip(noise(n + 7).split_off(7)).collect() };
     for size in [(560.0, 360.0), WIDE, (1e9, 1e9), (f64::NAN, -4.0)] {
         let groups = vec![PointGroup::new("p", points(1_000_000))];
         check("scatter", || Scatter { groups: groups.clone(), size, ..Scatter::default() }.svg());
@@ -266,14 +233,12 @@ fn large_charts_stay_small() {
         check("heatmap", || Heatmap { values: values.clone(), size, ..Heatmap::default() }.svg());
         let values: Vec<Vec<f64>> = (0..40).map(|i| noise(40 + i).split_off(i)).collect();
         let rows = vec!["a rather long label for a row".to_string(); 40];
-        let chart =
-            Heatmap { values, rows: rows.clone(), columns: rows, size, ..Heatmap::default() };
+        let chart = Heatmap { values, rows: rows.clone(), columns: rows, size, ..Heatmap::default() };
         check("labelled heatmap", || chart.svg());
         let series = vec![Series::new("a long name for a series", points(5_000)); 300];
         let x = Axis::new("A long title ".repeat(10));
         check("lines", || {
-            Lines { series: series.clone(), x: x.clone(), y: x.clone(), size, ..Lines::default() }
-                .svg()
+            Lines { series: series.clone(), x: x.clone(), y: x.clone(), size, ..Lines::default() }.svg()
         });
     }
 }
@@ -315,8 +280,7 @@ fn every_text_is_escaped() {
             }),
             check("histogram", || {
                 let distributions = vec![Distribution::new(s, vec![1.0, 2.0]); 2];
-                Histogram { title: s.into(), x: axis(), distributions, ..Histogram::default() }
-                    .svg()
+                Histogram { title: s.into(), x: axis(), distributions, ..Histogram::default() }.svg()
             }),
             check("heatmap", || {
                 let (rows, columns) = (names.clone(), names.clone());
@@ -334,8 +298,7 @@ fn every_text_is_escaped() {
                 .svg()
             }),
             check("bars", || {
-                let series =
-                    vec![BarSeries::new(s, [Bar::new(1.0).reference(2.0), Bar::new(3.0)]); 2];
+                let series = vec![BarSeries::new(s, [Bar::new(1.0).reference(2.0), Bar::new(3.0)]); 2];
                 Bars {
                     title: s.into(),
                     x: axis(),
@@ -348,13 +311,7 @@ fn every_text_is_escaped() {
                 .svg()
             }),
             check("calibration", || {
-                let bins = vec![CalibrationBin {
-                    predicted: 0.5,
-                    observed: 0.4,
-                    lo: 0.3,
-                    hi: 0.5,
-                    count: 9,
-                }];
+                let bins = vec![CalibrationBin { predicted: 0.5, observed: 0.4, lo: 0.3, hi: 0.5, count: 9 }];
                 Calibration {
                     title: s.into(),
                     x: axis(),
@@ -365,9 +322,7 @@ fn every_text_is_escaped() {
                 }
                 .svg()
             }),
-            check("empty", || {
-                Lines { title: s.into(), x: axis(), y: axis(), ..Lines::default() }.svg()
-            }),
+            check("empty", || Lines { title: s.into(), x: axis(), y: axis(), ..Lines::default() }.svg()),
         ];
         let page = Page {
             title: s.into(),

@@ -54,7 +54,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
          worlds and seeds. Loss and exposure AUC are what can be seen without the truth. 6,000 users, 16 features.\n",
     );
     for (name, config) in worlds() {
-        write!(summary, "\n## {name}\n\n| settings | correlation | RMSE | test loss | exposure AUC | seconds |\n|---|---|---|---|---|---|\n")?;
+        write!(
+            summary,
+            "\n## {name}\n\n| settings | correlation | RMSE | test loss | exposure AUC | seconds |\n|---|---|---|---|---|---|\n"
+        )?;
         for (variant, settings) in variants() {
             let mut figures: Vec<[f64; 5]> = Vec::new();
             for seed in SEEDS {
@@ -62,14 +65,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let clock = Instant::now();
                 let model = fit(world.log()?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
                 let seconds = clock.elapsed().as_secs_f64();
-                let Agreement { correlation, rmse } = agreement(world.estimates_and_truths(&model)?.into_iter());
+                let Agreement { correlation, rmse } =
+                    agreement(world.estimates_and_truths(&model)?.into_iter());
                 let metrics = model.manifest.metrics.ok_or("there are test users")?;
                 let auc = metrics.exposure_auc.map_or(f64::NAN, |a| a.mean);
-                writeln!(raw, "{},\"{variant}\",{seed},{correlation:.5},{rmse:.5},{:.5},{auc:.5},{seconds:.2}", &name[..name.find(':').unwrap_or(0)], metrics.loss)?;
+                writeln!(
+                    raw,
+                    "{},\"{variant}\",{seed},{correlation:.5},{rmse:.5},{:.5},{auc:.5},{seconds:.2}",
+                    &name[..name.find(':').unwrap_or(0)],
+                    metrics.loss
+                )?;
                 figures.push([correlation, rmse, metrics.loss, auc, seconds]);
             }
             let of = |i: usize| Summary::of(figures.iter().map(|f| f[i])).ok_or("no seeds");
-            let line = format!("| {variant} | {:.4} | {:.3} | {:.4} | {:.4} | {:.1} |", of(0)?, of(1)?, of(2)?, of(3)?, of(4)?);
+            let line = format!(
+                "| {variant} | {:.4} | {:.3} | {:.4} | {:.4} | {:.1} |",
+                of(0)?,
+                of(1)?,
+                of(2)?,
+                of(3)?,
+                of(4)?
+            );
             println!("{name} {line}");
             writeln!(summary, "{line}")?;
         }

@@ -48,7 +48,10 @@ impl Contrastive {
     /// Weights and biases start uniform in ±1/√inputs.
     pub fn new(shape: Shape, tasks: usize, rows: &[f32], seed: u64) -> Result<Self> {
         if shape.hidden.is_empty() || shape.hidden.contains(&0) {
-            return Err(Error::config("hidden", "a net needs at least one hidden layer, and no layer may be empty"));
+            return Err(Error::config(
+                "hidden",
+                "a net needs at least one hidden layer, and no layer may be empty",
+            ));
         }
         if shape.dropout.len() != shape.hidden.len() {
             let (expected, found) = (shape.hidden.len(), shape.dropout.len());
@@ -65,7 +68,8 @@ impl Contrastive {
                 inputs = matrix.shape[0];
             }
             let limit = 1.0 / (inputs as f32).sqrt();
-            let values: Vec<f32> = (0..matrix.shape[0] * matrix.shape[1]).map(|_| rng.around_zero(limit)).collect();
+            let values: Vec<f32> =
+                (0..matrix.shape[0] * matrix.shape[1]).map(|_| rng.around_zero(limit)).collect();
             net.write(&matrix, &values);
         }
         net.update(|_| {});
@@ -169,7 +173,9 @@ impl Contrastive {
                 distinct.push(i as u32);
             }
         }
-        let rows = distinct.iter().map(|i| (batch.tasks[*i as usize], &task_gradient[*i as usize * stride..][..stride]));
+        let rows = distinct
+            .iter()
+            .map(|i| (batch.tasks[*i as usize], &task_gradient[*i as usize * stride..][..stride]));
         adam.update_rows(self.kernel, &mut self.table, &mut self.table_moments, rows);
     }
 }
@@ -187,20 +193,22 @@ impl Estimator for Contrastive {
         losses.resize(chunks, 0.0);
         let (net, table, kernel) = (&self.net, &self.table, self.kernel);
         let (seed, step) = (self.seed, self.steps);
-        let work = |(c, ((scratch, task_gradient), loss)): (usize, ((&mut Scratch, &mut [f32]), &mut f64))| {
-            let range = c * CHUNK..(c * CHUNK + task_gradient.len() / stride);
-            let pairs = Pairs {
-                tasks: &batch.tasks[range.clone()],
-                positives: &batch.positives[range.clone()],
-                negatives: &batch.negatives[range],
+        let work =
+            |(c, ((scratch, task_gradient), loss)): (usize, ((&mut Scratch, &mut [f32]), &mut f64))| {
+                let range = c * CHUNK..(c * CHUNK + task_gradient.len() / stride);
+                let pairs = Pairs {
+                    tasks: &batch.tasks[range.clone()],
+                    positives: &batch.positives[range.clone()],
+                    negatives: &batch.negatives[range],
+                };
+                let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
+                let scale = 1.0 / count as f32;
+                scratch.gradient.fill(0.0);
+                *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
             };
-            let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
-            let scale = 1.0 / count as f32;
-            scratch.gradient.fill(0.0);
-            *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
-        };
         if rayon::current_num_threads() == 1 {
-            let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
+            let jobs =
+                scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
             jobs.enumerate().for_each(work);
         } else {
             let jobs = scratches[..chunks]

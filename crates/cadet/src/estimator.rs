@@ -40,7 +40,10 @@ pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Ve
         .ok_or_else(|| Error::config("tensor", format!("{name} is missing")))?;
     let tensor = tensors.swap_remove(at);
     if tensor.shape != shape {
-        return Err(Error::config("tensor", format!("{name} has shape {:?}, expected {shape:?}", tensor.shape)));
+        return Err(Error::config(
+            "tensor",
+            format!("{name} has shape {:?}, expected {shape:?}", tensor.shape),
+        ));
     }
     Ok(tensor.values)
 }

@@ -93,9 +93,17 @@ pub struct ItemAuc {
 }
 
 /// Measures a model on held-out users, label-free.
-pub fn evaluate(ratio: &Ratio, held: &HeldOut<'_>, trained: &[bool], limits: Limits, seed: u64) -> Result<Evaluation> {
-    let mut tasks: Vec<TaskId> =
-        exposed_tasks(held.targets).into_iter().filter(|t| trained.get(t.0 as usize) == Some(&true)).collect();
+pub fn evaluate(
+    ratio: &Ratio,
+    held: &HeldOut<'_>,
+    trained: &[bool],
+    limits: Limits,
+    seed: u64,
+) -> Result<Evaluation> {
+    let mut tasks: Vec<TaskId> = exposed_tasks(held.targets)
+        .into_iter()
+        .filter(|t| trained.get(t.0 as usize) == Some(&true))
+        .collect();
     if tasks.is_empty() {
         let why = "no held-out user was exposed to an item the model knows: raise `test`, or give other data";
         return Err(Error::config("evaluation", why));
@@ -167,20 +175,28 @@ pub enum LabelRule {
     Lift,
 }
 
+/// One label of the instances.
+#[derive(Debug, Clone, Copy)]
+pub struct Label<'a> {
+    /// The category of each instance, numbered below `categories`; `None` where it is not known.
+    pub category: &'a [Option<u32>],
+    /// How many categories there are.
+    pub categories: usize,
+}
+
 /// AUC of nominal against anomalous held-out users, item by item.
 ///
-/// `category[u]` is the label of instance u, numbered below `categories`; audiences are those of `exposures`,
-/// scores are taken on the held-out `users` only.
+/// Audiences are those of `exposures`; scores are taken on the held-out `users` only.
 pub fn label_auc(
     ratio: &Ratio,
     x: &Instances,
     users: &[u32],
     exposures: &Exposures,
-    category: &[Option<u32>],
-    categories: usize,
+    label: Label<'_>,
     rule: LabelRule,
     trained: &[bool],
 ) -> Result<Vec<ItemAuc>> {
+    let Label { category, categories } = label;
     if let Some(worst) = category.iter().flatten().max().filter(|c| **c as usize >= categories) {
         return Err(Error::Shape { what: "categories", expected: categories, found: *worst as usize + 1 });
     }
@@ -212,9 +228,11 @@ pub fn label_auc(
             LabelRule::Lift => counts[c] / population[c],
         };
         // Only categories that exist in the population and among the held-out users can be told apart.
-        let usable: Vec<usize> = (0..categories).filter(|c| population[*c] > 0.0 && !labelled[*c].is_empty()).collect();
+        let usable: Vec<usize> =
+            (0..categories).filter(|c| population[*c] > 0.0 && !labelled[*c].is_empty()).collect();
         let nominal = usable.iter().copied().max_by(|a, b| value(*a).total_cmp(&value(*b)).then(b.cmp(a)))?;
-        let anomalous = usable.iter().copied().min_by(|a, b| value(*a).total_cmp(&value(*b)).then(a.cmp(b)))?;
+        let anomalous =
+            usable.iter().copied().min_by(|a, b| value(*a).total_cmp(&value(*b)).then(a.cmp(b)))?;
         if nominal == anomalous {
             return None;
         }

@@ -86,8 +86,7 @@ impl Exposures {
         if !offsets.is_sorted() {
             return Err(Error::config("exposures", "row offsets must ascend"));
         }
-        let ascending =
-            |row: &[u64]| instances[row[0] as usize..row[1] as usize].is_sorted_by(|a, b| a < b);
+        let ascending = |row: &[u64]| instances[row[0] as usize..row[1] as usize].is_sorted_by(|a, b| a < b);
         if !offsets.windows(2).all(ascending) {
             return Err(Error::config("exposures", "the instances of a task must ascend"));
         }
@@ -130,8 +129,7 @@ impl Exposures {
 
     /// The audience of a task.
     pub fn audience(&self, task: TaskId) -> Audience<'_> {
-        let row =
-            self.offsets[task.0 as usize] as usize..self.offsets[task.0 as usize + 1] as usize;
+        let row = self.offsets[task.0 as usize] as usize..self.offsets[task.0 as usize + 1] as usize;
         Audience {
             instances: &self.instances[row.clone()],
             counts: self.counts.as_ref().map(|c| &c[row.clone()]),
@@ -284,10 +282,7 @@ impl ExposuresBuilder {
     /// Adds one event with a weight, which must be finite and above 0.
     pub fn push_weighted(&mut self, task: u32, instance: u32, weight: f32) -> Result<()> {
         if !(weight.is_finite() && weight > 0.0) {
-            return Err(Error::config(
-                "weight",
-                format!("must be finite and above 0, found {weight}"),
-            ));
+            return Err(Error::config("weight", format!("must be finite and above 0, found {weight}")));
         }
         let key = u64::from(task) << 32 | u64::from(instance);
         if let Events::Plain(events) = &mut self.events {
@@ -295,8 +290,7 @@ impl ExposuresBuilder {
                 events.push(key);
                 return Ok(());
             }
-            self.events =
-                Events::Weighted(std::mem::take(events).into_iter().map(|k| (k, 1.0)).collect());
+            self.events = Events::Weighted(std::mem::take(events).into_iter().map(|k| (k, 1.0)).collect());
         }
         if let Events::Weighted(events) = &mut self.events {
             events.push((key, weight));
@@ -393,10 +387,7 @@ mod tests {
         let exposures = builder.build(3, 5).unwrap();
         let audience = exposures.audience(TaskId(1));
         assert_eq!(audience.instances, [2, 4]);
-        assert_eq!(
-            (audience.times_seen(4), audience.times_seen(2), audience.times_seen(3)),
-            (2, 1, 0)
-        );
+        assert_eq!((audience.times_seen(4), audience.times_seen(2), audience.times_seen(3)), (2, 1, 0));
         assert_eq!(exposures.mass(TaskId(0)), 2.5);
         assert_eq!(exposures.mass(TaskId(1)), 3.0);
         assert_eq!(exposures.mass(TaskId(2)), 0.0);

@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn similar_items_are_grouped() {
-        let rows = (0..60).flat_map(|t| [if t % 2 == 0 { 5.0 } else { -5.0 } + (t as f32) * 0.01, 0.0]).collect();
+        let rows =
+            (0..60).flat_map(|t| [if t % 2 == 0 { 5.0 } else { -5.0 } + (t as f32) * 0.01, 0.0]).collect();
         let found = groups(&TaskEmbeddings::new(2, rows).unwrap(), 2, 1);
         assert!(found.iter().enumerate().all(|(t, g)| *g == found[t % 2]));
         assert_ne!(found[0], found[1]);

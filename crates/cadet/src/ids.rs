@@ -157,10 +157,7 @@ impl Ids {
         for number in 0..names.len() {
             let name = names.get(number as u32);
             if ids.intern(name)? as usize != number {
-                return Err(Error::config(
-                    "ids",
-                    format!("the name {:?} stands twice", name.to_string()),
-                ));
+                return Err(Error::config("ids", format!("the name {:?} stands twice", name.to_string())));
             }
         }
         Ok(ids)
@@ -299,9 +296,7 @@ mod tests {
 
     #[test]
     fn canonical_forms_only() {
-        for (text, value) in
-            [("0", Some(0)), ("-7", Some(-7)), ("007", None), ("-0", None), ("+1", None)]
-        {
+        for (text, value) in [("0", Some(0)), ("-7", Some(-7)), ("007", None), ("-0", None), ("+1", None)] {
             assert_eq!(canonical_int(text.as_bytes()), value, "{text}");
         }
         assert_eq!(canonical_int(b"9223372036854775807"), Some(i64::MAX));

@@ -26,11 +26,7 @@ impl Instances {
     /// Names the columns; there must be one name per column.
     pub fn with_names(mut self, names: Vec<String>) -> Result<Self> {
         if names.len() != self.width {
-            return Err(Error::Shape {
-                what: "feature names",
-                expected: self.width,
-                found: names.len(),
-            });
+            return Err(Error::Shape { what: "feature names", expected: self.width, found: names.len() });
         }
         self.names = names;
         Ok(self)

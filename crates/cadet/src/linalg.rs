@@ -8,7 +8,8 @@ pub(crate) fn eigen_symmetric(matrix: &[f64], n: usize) -> (Vec<f64>, Vec<Vec<f6
     (0..n).for_each(|i| vectors[i * n + i] = 1.0);
     let size: f64 = a.iter().map(|v| v * v).sum::<f64>().sqrt();
     for _ in 0..60 {
-        let off: f64 = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i * n + j].powi(2)).sum();
+        let off: f64 =
+            (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i * n + j].powi(2)).sum();
         if off.sqrt() <= 1e-14 * size {
             break;
         }

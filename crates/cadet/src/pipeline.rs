@@ -131,16 +131,19 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     standard.apply(&mut x)?;
     if let Some(at) = x.values().iter().position(|v| !v.is_finite()) {
         let user = users.name((at / x.width()) as u32);
-        let why = format!("user {user} has a value in column {} that is not a finite number", at % x.width() + 1);
+        let why =
+            format!("user {user} has a value in column {} that is not a finite number", at % x.width() + 1);
         return Err(Error::config("features", why));
     }
 
     let sampler = Sampler::new(&parts.train, tasks.clone(), settings.base)?;
     let training = settings.training();
     let (start, pre, seed_history) = match settings.init {
-        Init::Random => {
-            (random::random(tasks.len(), settings.embedding, settings.init_scale(), settings.seed)?, None, None)
-        }
+        Init::Random => (
+            random::random(tasks.len(), settings.embedding, settings.init_scale(), settings.seed)?,
+            None,
+            None,
+        ),
         Init::Learned => {
             watch.stage(Stage::Seeds);
             let (choice, count) = (settings.seed_choice, settings.seed_tasks);
@@ -148,9 +151,11 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
             let mut heads = Heads::init(&settings.net(), x.width(), seeds.len(), settings.seed)?;
             let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..training.clone() };
             let sampler = Sampler::new(&parts.train, seeds.clone(), settings.base)?;
-            let history = train(heads.model_mut(), &sampler, &parts, &x, &config, settings, Stage::Seeds, watch)?;
+            let history =
+                train(heads.model_mut(), &sampler, &parts, &x, &config, settings, Stage::Seeds, watch)?;
             let width = settings.embedding;
-            let (rows, projection) = learned::learned(&heads, &x, &parts.train, width, settings.init_scale())?;
+            let (rows, projection) =
+                learned::learned(&heads, &x, &parts.train, width, settings.init_scale())?;
             (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
         }
     };
@@ -237,7 +242,8 @@ fn train(
     watch: &mut dyn Observe,
 ) -> Result<History> {
     let held_out = Sampler::new(&parts.valid, sampler.tasks().to_vec(), settings.base).ok();
-    let validation = held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
+    let validation =
+        held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
     let resume = watch.resume(stage, model)?;
     trainer::train(model, sampler, x, validation.as_ref(), config, resume, watch)
 }
@@ -245,7 +251,7 @@ fn train(
 /// A sample of the population that quantiles are taken in.
 fn reference(sampler: &Sampler<'_>, x: &Instances, seed: u64) -> Result<Instances> {
     let mut rng = Rng::at(seed, Purpose::Reference, [0, 0]);
-    let rows = (0..calibrate::REFERENCE).flat_map(|_| x.row(sampler.from_population(&mut rng)).to_vec());
+    let rows = (0..calibrate::REFERENCE).flat_map(|_| x.row(sampler.population_member(&mut rng)).to_vec());
     Instances::new(x.width(), rows.collect())
 }
 

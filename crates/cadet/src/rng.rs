@@ -36,7 +36,9 @@ fn splitmix(value: u64) -> u64 {
 
 /// A number for (seed, purpose, place), well mixed.
 pub fn key(seed: u64, purpose: Purpose, place: [u64; 2]) -> u64 {
-    [purpose as u64, place[0], place[1]].iter().fold(splitmix(seed), |key, part| splitmix(key ^ splitmix(*part)))
+    [purpose as u64, place[0], place[1]]
+        .iter()
+        .fold(splitmix(seed), |key, part| splitmix(key ^ splitmix(*part)))
 }
 
 impl Rng {

@@ -55,8 +55,9 @@ impl<'a> Sampler<'a> {
     /// Draws from these tasks; tasks without exposures are never drawn.
     pub fn new(exposures: &'a Exposures, tasks: Vec<TaskId>, base: Base) -> Result<Self> {
         let masses: Vec<f64> = tasks.iter().map(|t| exposures.mass(*t)).collect();
-        let mine = Alias::new(&masses)
-            .ok_or_else(|| Error::config("exposures", "there are none to train on: no item has an exposure"))?;
+        let mine = Alias::new(&masses).ok_or_else(|| {
+            Error::config("exposures", "there are none to train on: no item has an exposure")
+        })?;
         let rows = (!exposures.is_unweighted()).then(|| Alias::of_rows(exposures));
         let population = match base {
             Base::Uniform => {
@@ -95,13 +96,15 @@ impl<'a> Sampler<'a> {
         batch.negatives.clear();
         // In three passes, so that the memory reads of many draws are under way at once.
         batch.tasks.extend((0..count).map(|_| self.mine.draw(rng)));
-        batch.positives.extend((0..count).map(|i| self.from_audience(self.tasks[batch.tasks[i] as usize], rng)));
-        batch.negatives.extend((0..count).map(|_| self.from_population(rng)));
+        batch
+            .positives
+            .extend((0..count).map(|i| self.audience_member(self.tasks[batch.tasks[i] as usize], rng)));
+        batch.negatives.extend((0..count).map(|_| self.population_member(rng)));
     }
 
     /// x ~ q_t
     #[inline]
-    fn from_audience(&self, task: TaskId, rng: &mut Rng) -> u32 {
+    fn audience_member(&self, task: TaskId, rng: &mut Rng) -> u32 {
         let offsets = self.exposures.offsets();
         let (start, end) = (offsets[task.0 as usize] as usize, offsets[task.0 as usize + 1] as usize);
         let place = match &self.rows {
@@ -113,10 +116,10 @@ impl<'a> Sampler<'a> {
 
     /// x̃ ~ p
     #[inline]
-    pub fn from_population(&self, rng: &mut Rng) -> u32 {
+    pub fn population_member(&self, rng: &mut Rng) -> u32 {
         match &self.population {
             Population::EveryExposure => self.exposures.instances()[rng.below(self.exposures.len())],
-            Population::Weighted(tasks) => self.from_audience(TaskId(tasks.draw(rng)), rng),
+            Population::Weighted(tasks) => self.audience_member(TaskId(tasks.draw(rng)), rng),
             Population::Uniform(instances) => instances[rng.below(instances.len())],
         }
     }
@@ -161,7 +164,8 @@ impl Alias {
     fn of_rows(exposures: &Exposures) -> Self {
         let mut cells = Vec::with_capacity(exposures.len());
         for (_, audience) in exposures.audiences() {
-            let weights: Vec<f64> = (0..audience.instances.len()).map(|i| f64::from(audience.weight(i))).collect();
+            let weights: Vec<f64> =
+                (0..audience.instances.len()).map(|i| f64::from(audience.weight(i))).collect();
             cells.extend(Alias::new(&weights).unwrap_or_default().cells);
         }
         Self { cells }
@@ -245,7 +249,7 @@ mod tests {
         let mut rng = Rng::at(3, Purpose::Batch, [0, 0]);
         let mut counts = [0; 5];
         for _ in 0..200_000 {
-            counts[sampler.from_population(&mut rng) as usize] += 1;
+            counts[sampler.population_member(&mut rng) as usize] += 1;
         }
         assert_close(&shares(&counts), &[0.25, 0.25, 0.25, 0.25, 0.0]);
     }

@@ -44,7 +44,11 @@ impl Ratio {
         const BLOCK: usize = 1024;
         let net = &self.0.net;
         if x.width() != net.shape().features {
-            return Err(Error::Shape { what: "features per user", expected: net.shape().features, found: x.width() });
+            return Err(Error::Shape {
+                what: "features per user",
+                expected: net.shape().features,
+                found: x.width(),
+            });
         }
         let width = net.first_width();
         let mut rows = vec![0.0; x.len() * width];

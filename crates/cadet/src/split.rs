@@ -38,7 +38,9 @@ impl SplitRule {
     /// Checks the shares.
     pub fn new(valid: f64, test: f64, seed: u64) -> Result<Self> {
         if !(0.0..1.0).contains(&valid) || !(0.0..1.0).contains(&test) || valid + test >= 1.0 {
-            let why = format!("held-out shares must be at least 0 and leave some to train on, found {valid} and {test}");
+            let why = format!(
+                "held-out shares must be at least 0 and leave some to train on, found {valid} and {test}"
+            );
             return Err(Error::config("valid, test", why));
         }
         Ok(Self { valid, test, seed })
@@ -122,7 +124,11 @@ pub fn tasks_with_at_least(exposures: &Exposures, least: usize) -> Cow<'_, Expos
 
 /// The tasks that have any exposure.
 pub fn exposed_tasks(exposures: &Exposures) -> Vec<TaskId> {
-    exposures.audiences().filter(|(_, audience)| !audience.instances.is_empty()).map(|(task, _)| task).collect()
+    exposures
+        .audiences()
+        .filter(|(_, audience)| !audience.instances.is_empty())
+        .map(|(task, _)| task)
+        .collect()
 }
 
 #[cfg(test)]
@@ -165,7 +171,12 @@ mod tests {
         }
         let open = Parts::split(&all, &users, &items, &rule, false);
         assert_eq!(open.train.len() + open.valid.len() + open.test.len(), all.len());
-        assert_eq!(parts.members(Part::Train).len() + parts.members(Part::Valid).len() + parts.members(Part::Test).len(), 211);
+        assert_eq!(
+            parts.members(Part::Train).len()
+                + parts.members(Part::Valid).len()
+                + parts.members(Part::Test).len(),
+            211
+        );
     }
 
     #[test]

@@ -111,7 +111,8 @@ fn swap_in(partial: &Path, folder: &Path) -> Result<()> {
 
 fn write_all(model: &Model, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let manifest = serde_json::to_string_pretty(&model.manifest).map_err(|e| Error::store(folder, e.to_string()))?;
+    let manifest =
+        serde_json::to_string_pretty(&model.manifest).map_err(|e| Error::store(folder, e.to_string()))?;
     write_file(&folder.join(MANIFEST), manifest.as_bytes())?;
 
     let mut weights = Pack::default();
@@ -241,8 +242,9 @@ impl Pack {
         let views = self.0.iter().map(|(name, dtype, shape, bytes)| {
             TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name.as_str(), view))
         });
-        let views: Vec<_> =
-            views.collect::<Result<_, _>>().map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
+        let views: Vec<_> = views
+            .collect::<Result<_, _>>()
+            .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
         let bytes = safetensors::serialize(views, metadata)
             .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
         write_file(path, &bytes)
@@ -257,7 +259,8 @@ struct Opened {
 
 impl Opened {
     fn tensors(&self) -> Result<SafeTensors<'_>> {
-        SafeTensors::deserialize(&self.bytes).map_err(|e| self.error(format!("is not a safetensors file: {e}")))
+        SafeTensors::deserialize(&self.bytes)
+            .map_err(|e| self.error(format!("is not a safetensors file: {e}")))
     }
 
     fn error(&self, what: impl Into<String>) -> Error {
@@ -369,7 +372,9 @@ pub fn load(folder: &Path) -> Result<Model> {
     let settings = &manifest.settings;
     let parameters = file.with_prefix("ratio.")?;
     let shape = parameters.iter().find(|t| t.name == "tasks").map(|t| t.shape.clone());
-    let Some(&[tasks, embedding]) = shape.as_deref() else { return Err(file.error("has no tensor \"ratio.tasks\"")) };
+    let Some(&[tasks, embedding]) = shape.as_deref() else {
+        return Err(file.error("has no tensor \"ratio.tasks\""));
+    };
     if tasks != items.len() || embedding != settings.embedding {
         return Err(file.error(format!("embeddings {tasks} × {embedding}, but {} items", items.len())));
     }
@@ -377,10 +382,14 @@ pub fn load(folder: &Path) -> Result<Model> {
     let start = file.wrap(TaskEmbeddings::new(embedding, vec![0.0; tasks * embedding]))?;
     let mut ratio = file.wrap(settings.net().init(width, &start, 0))?;
     file.wrap(ratio.0.set_parameters(parameters))?;
-    let standard =
-        Standard { mean: file.list("standard.mean", Dtype::F32)?, scale: file.list("standard.scale", Dtype::F32)? };
+    let standard = Standard {
+        mean: file.list("standard.mean", Dtype::F32)?,
+        scale: file.list("standard.scale", Dtype::F32)?,
+    };
     if standard.mean.len() != width || standard.scale.len() != width {
-        return Err(file.error(format!("the standard has {} features, users have {width}", standard.mean.len())));
+        return Err(
+            file.error(format!("the standard has {} features, users have {width}", standard.mean.len()))
+        );
     }
     let factors = match file.has("factors")? {
         true => {
@@ -405,7 +414,11 @@ pub fn load(folder: &Path) -> Result<Model> {
     let (own, pooled) = (file.rows("calibration.own")?, file.rows("calibration.pooled")?);
     let calibrator = file.wrap(Calibrator::from_parts(own, group, pooled))?;
     if calibrator.group.len() != items.len() {
-        return Err(file.error(format!("calibration of {} items, expected {}", calibrator.group.len(), items.len())));
+        return Err(file.error(format!(
+            "calibration of {} items, expected {}",
+            calibrator.group.len(),
+            items.len()
+        )));
     }
     Ok(Model {
         manifest,
@@ -464,7 +477,9 @@ fn parse_manifest(file: &Opened) -> Result<Manifest> {
     match value.get("version").and_then(serde_json::Value::as_u64) {
         Some(v) if v == u64::from(VERSION) => {}
         Some(v) if v > u64::from(VERSION) => {
-            return Err(file.error(format!("version {v} is newer than this cadet, which reads {VERSION}: update it")));
+            return Err(
+                file.error(format!("version {v} is newer than this cadet, which reads {VERSION}: update it"))
+            );
         }
         _ => return Err(file.error("has no version that this cadet knows")),
     }
@@ -480,8 +495,9 @@ fn read_sums(folder: &Path) -> Result<HashMap<String, String>> {
         return Err(Error::store(folder, what));
     }
     let path = folder.join(SUMS);
-    let text = fs::read_to_string(&path)
-        .map_err(|e| Error::store(&path, format!("cannot be read ({e}): not a complete cadet model folder")))?;
+    let text = fs::read_to_string(&path).map_err(|e| {
+        Error::store(&path, format!("cannot be read ({e}): not a complete cadet model folder"))
+    })?;
     let mut sums = HashMap::new();
     for line in text.lines() {
         let (sum, name) = line.split_once("  ").ok_or_else(|| Error::store(&path, "is damaged"))?;
@@ -492,10 +508,14 @@ fn read_sums(folder: &Path) -> Result<HashMap<String, String>> {
 
 fn open_checked(folder: &Path, name: &str, sums: &HashMap<String, String>) -> Result<Opened> {
     let path = folder.join(name);
-    let expected = sums.get(name).ok_or_else(|| Error::store(folder.join(SUMS), format!("does not list {name}")))?;
+    let expected =
+        sums.get(name).ok_or_else(|| Error::store(folder.join(SUMS), format!("does not list {name}")))?;
     let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
     if hex(&Sha256::digest(&bytes)) != *expected {
-        return Err(Error::store(&path, "is damaged: its SHA-256 is not the one in SHA256SUMS; train again or restore it"));
+        return Err(Error::store(
+            &path,
+            "is damaged: its SHA-256 is not the one in SHA256SUMS; train again or restore it",
+        ));
     }
     Ok(Opened { path, bytes })
 }
@@ -545,7 +565,8 @@ impl Checkpoint {
         pack.tensors("optimiser.", optimiser);
         progress.best.iter().for_each(|best| pack.tensors("best.", best.clone()));
         let path = self.path(stage);
-        let history = serde_json::to_string(&progress.history).map_err(|e| Error::store(&path, e.to_string()))?;
+        let history =
+            serde_json::to_string(&progress.history).map_err(|e| Error::store(&path, e.to_string()))?;
         let metadata = [("about", self.about.clone()), ("history", history), ("steps", steps.to_string())];
         let metadata = metadata.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         let partial = path.with_extension("partial");
@@ -565,11 +586,14 @@ impl Checkpoint {
             .map_err(|e| file.error(format!("is not a checkpoint: {e}")))?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         if metadata.get("about") != Some(&self.about) {
-            let what = "was made with other data or settings: use those again, or start anew without --resume";
+            let what =
+                "was made with other data or settings: use those again, or start anew without --resume";
             return Err(file.error(what));
         }
-        let field = |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
-        let history: History = serde_json::from_str(field("history")?).map_err(|e| file.error(e.to_string()))?;
+        let field =
+            |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
+        let history: History =
+            serde_json::from_str(field("history")?).map_err(|e| file.error(e.to_string()))?;
         if !(1..=history.epochs.len()).contains(&history.best) {
             return Err(file.error("its best epoch is not among its epochs"));
         }

@@ -153,7 +153,9 @@ impl World {
             .map(|u| {
                 let shares = sizes.iter().enumerate();
                 let p: f64 = shares
-                    .map(|(t, size)| *size as f64 / total as f64 * (world.affinity(t, u) - normaliser[t]).exp())
+                    .map(|(t, size)| {
+                        *size as f64 / total as f64 * (world.affinity(t, u) - normaliser[t]).exp()
+                    })
                     .sum();
                 p.ln()
             })

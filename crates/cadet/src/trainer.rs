@@ -92,7 +92,10 @@ impl TrainConfig {
             return Err(Error::config("batch", format!("must be in 1..=4194304, found {}", self.batch)));
         }
         if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
-            return Err(Error::config("learning_rate", format!("must be above 0, found {}", self.learning_rate)));
+            return Err(Error::config(
+                "learning_rate",
+                format!("must be above 0, found {}", self.learning_rate),
+            ));
         }
         if !(self.task_rate.is_finite() && self.task_rate >= 0.0) {
             return Err(Error::config("task_rate", format!("must be at least 0, found {}", self.task_rate)));
@@ -136,7 +139,8 @@ impl Validation {
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|i| batch.tasks[*i]);
         let sorted = |list: &[u32]| order.iter().map(|i| list[*i]).collect::<Vec<_>>();
-        let (tasks, positives, negatives) = (sorted(&batch.tasks), sorted(&batch.positives), sorted(&batch.negatives));
+        let (tasks, positives, negatives) =
+            (sorted(&batch.tasks), sorted(&batch.positives), sorted(&batch.negatives));
         Self(Batch { tasks, positives, negatives })
     }
 
@@ -283,7 +287,11 @@ pub fn train<E: Estimator + Send + Sync>(
                 Update::Alternate => Rates { net: 0.0, ..both },
             };
             let mut step = || model.step(x, &batch, rates);
-            let mut prepare = || if b + 1 < batches { fill(epoch, b + 1, &mut next) };
+            let mut prepare = || {
+                if b + 1 < batches {
+                    fill(epoch, b + 1, &mut next)
+                }
+            };
             let loss = if alone {
                 let loss = step();
                 prepare();
@@ -297,7 +305,9 @@ pub fn train<E: Estimator + Send + Sync>(
             losses += loss;
             done += 1;
             std::mem::swap(&mut batch, &mut next);
-            if (done % 16 == 0 || done == batches) && watch.batch(epoch + 1, config.epochs, done, batches) == Signal::Stop {
+            if (done % 16 == 0 || done == batches)
+                && watch.batch(epoch + 1, config.epochs, done, batches) == Signal::Stop
+            {
                 interrupted = true;
                 break;
             }
@@ -310,7 +320,12 @@ pub fn train<E: Estimator + Send + Sync>(
             return Err(Error::Diverged { epoch: epoch + 1, loss: score.loss });
         }
         let learning_rate = config.rate(epoch, 0.0);
-        history.epochs.push(Epoch { epoch: epoch + 1, learning_rate, train_loss: losses / done as f64, valid });
+        history.epochs.push(Epoch {
+            epoch: epoch + 1,
+            learning_rate,
+            train_loss: losses / done as f64,
+            valid,
+        });
         history.best = best(&history.epochs, config.select);
         if history.best == epoch + 1 {
             progress.best = None;

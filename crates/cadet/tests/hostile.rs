@@ -5,7 +5,7 @@ mod worlds;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cadet::evaluate::{LabelRule, label_auc};
+use cadet::evaluate::{Label, LabelRule, label_auc};
 use cadet::model::Model;
 use cadet::pipeline::Log;
 use cadet::scorer::Scorer;
@@ -28,7 +28,10 @@ fn assert_usable(model: &Model, what: &str) {
     for task in tasks(model.items.len()) {
         for v in scorer.task(task).verdicts(&halves) {
             assert!(v.familiarity.is_finite(), "{what}: {v:?}");
-            assert!((0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0, "{what}: {v:?}");
+            assert!(
+                (0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0,
+                "{what}: {v:?}"
+            );
         }
     }
 }
@@ -78,7 +81,8 @@ fn a_learning_rate_beyond_all_bounds_diverges() {
         for (epochs, batch) in [(4, 32), (1, 4096)] {
             for learning_rate in [1e10, 1e30, f32::MAX] {
                 let what = format!("{init:?}, {epochs} epochs of batch {batch}, rate {learning_rate:e}");
-                let settings = Settings { learning_rate, init, epochs, seed_epochs: epochs, batch, ..tiny_settings() };
+                let settings =
+                    Settings { learning_rate, init, epochs, seed_epochs: epochs, batch, ..tiny_settings() };
                 match try_fit(given(), &settings, &what) {
                     Err(Error::Diverged { .. } | Error::Config { .. }) => {}
                     Err(error) => panic!("{what}: {error:?}"),
@@ -149,7 +153,8 @@ fn pairs(items: usize, users: usize, list: &[(u32, u32)]) -> Exposures {
 #[test]
 fn the_smallest_logs() {
     let x = |users: usize| Some(Instances::new(2, (0..2 * users).map(|i| i as f32).collect()).unwrap());
-    let all = |items: u32, users: u32| (0..items).flat_map(|i| (0..users).map(move |u| (i, u))).collect::<Vec<_>>();
+    let all =
+        |items: u32, users: u32| (0..items).flat_map(|i| (0..users).map(move |u| (i, u))).collect::<Vec<_>>();
     let everybody_trains = Settings { valid: 0.0, test: 0.0, ..tiny_settings() };
     for init in [Init::Learned, Init::Random] {
         for settings in [everybody_trains.clone(), tiny_settings()] {
@@ -214,7 +219,15 @@ fn a_label_out_of_range_is_refused() {
     let labels = vec![Some(7); 300];
     let found = catch_unwind(AssertUnwindSafe(|| {
         let (x, users) = (&model.features, &[0, 1, 2]);
-        label_auc(&model.ratio, x, users, &model.exposures, &labels, 3, LabelRule::Count, &model.trained)
+        label_auc(
+            &model.ratio,
+            x,
+            users,
+            &model.exposures,
+            Label { category: &labels, categories: 3 },
+            LabelRule::Count,
+            &model.trained,
+        )
     }));
     assert!(found.expect("a panic").is_err());
 }

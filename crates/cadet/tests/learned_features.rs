@@ -37,7 +37,8 @@ fn leaky_auc(model: &Model, exposures: &Exposures, settings: &Settings) -> f64 {
     let parts = Parts::split(exposures, users.names(), items.names(), &settings.split().unwrap(), true);
     let test = parts.members(Part::Test);
     // What the model serves with is folded in from everything that is known.
-    let held = HeldOut { x: &model.features, users: &test, targets: &parts.test, shown: parts.shown.as_ref() };
+    let held =
+        HeldOut { x: &model.features, users: &test, targets: &parts.test, shown: parts.shown.as_ref() };
     evaluate(&model.ratio, &held, &model.trained, Limits::default(), 1).unwrap().exposure_auc.unwrap().mean
 }
 

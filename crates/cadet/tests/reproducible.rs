@@ -113,7 +113,9 @@ impl Watch for Onlooker {
         self.epochs_seen += 1;
         self.checkpoint.save(self.stage.name(), model, progress)?;
         match self.end {
-            Some((How::Killed, stage, after)) if stage == self.stage && progress.history.epochs.len() == after => {
+            Some((How::Killed, stage, after))
+                if stage == self.stage && progress.history.epochs.len() == after =>
+            {
                 Err(Error::config("test", "killed"))
             }
             _ => Ok(()),
@@ -183,7 +185,8 @@ fn a_checkpoint_of_other_settings_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = Onlooker::new(folder.path(), &settings, Some((How::Killed, Stage::Seeds, 1)));
     pipeline::fit(given(), &settings, &mut first).unwrap_err();
-    for other in [Settings { seed: 9, ..settings.clone() }, Settings { hidden: vec![12], ..settings.clone() }] {
+    for other in [Settings { seed: 9, ..settings.clone() }, Settings { hidden: vec![12], ..settings.clone() }]
+    {
         let mut second = Onlooker::new(folder.path(), &other, None);
         let error = pipeline::fit(given(), &other, &mut second).unwrap_err();
         assert!(matches!(error, Error::Store { .. }), "{error:?}");

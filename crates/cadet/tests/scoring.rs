@@ -5,7 +5,7 @@ mod worlds;
 
 use cadet::calibrate::Basis;
 use cadet::estimator::{Estimator, Tensor};
-use cadet::evaluate::{HeldOut, LabelRule, Limits, evaluate, label_auc};
+use cadet::evaluate::{HeldOut, Label, LabelRule, Limits, evaluate, label_auc};
 use cadet::metrics::{Summary, auc};
 use cadet::model::Model;
 use cadet::ratio::{Ratio, RatioConfig};
@@ -58,7 +58,8 @@ fn one_by_one_is_all_at_once() {
             let of_task = scorer.task(*task);
             let batch = of_task.verdicts(&halves);
             for user in 0..users {
-                let alone = Instances::new(model.features.width(), model.features.row(user).to_vec()).unwrap();
+                let alone =
+                    Instances::new(model.features.width(), model.features.row(user).to_vec()).unwrap();
                 let alone = of_task.verdicts(&scorer.halves(&alone).unwrap());
                 let selected = of_task.verdicts(&halves.select(&[user]));
                 let expected = &batch[user as usize];
@@ -94,10 +95,13 @@ fn quantiles_follow_familiarity() {
         verdicts.extend(extreme.map(|f| of_task.verdict(f)));
         verdicts.sort_by(|a, b| a.familiarity.total_cmp(&b.familiarity));
         assert!(verdicts.is_sorted_by(|a, b| a.quantile <= b.quantile && a.p_value <= b.p_value), "{task:?}");
-        assert!(verdicts.iter().all(|v| (0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0));
+        assert!(
+            verdicts.iter().all(|v| (0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0)
+        );
         assert_eq!((verdicts[0].quantile, verdicts[verdicts.len() - 1].quantile), (0.0, 1.0));
         // The reference is a sample of the population, so its own quantiles are even.
-        let mean = Summary::of(of_task.reference().iter().map(|f| f64::from(of_task.verdict(*f).quantile))).unwrap();
+        let mean =
+            Summary::of(of_task.reference().iter().map(|f| f64::from(of_task.verdict(*f).quantile))).unwrap();
         assert!((mean.mean - 0.5).abs() < 0.005, "{mean}");
     }
 }
@@ -174,7 +178,8 @@ fn auc_of_truth_and_model(world: &World, model: &Model, settings: &Settings) -> 
         let exposed = parts.test.audience(item.task).instances;
         assert_eq!(exposed.len(), item.exposures);
         let score = |u: &u32| world.log_ratio(item.task, *u) as f32;
-        let (hits, misses): (Vec<u32>, Vec<u32>) = test.iter().partition(|u| exposed.binary_search(u).is_ok());
+        let (hits, misses): (Vec<u32>, Vec<u32>) =
+            test.iter().partition(|u| exposed.binary_search(u).is_ok());
         let scores = |users: &[u32]| users.iter().map(score).collect::<Vec<_>>();
         auc(&scores(&hits), &scores(&misses)).unwrap()
     });
@@ -202,7 +207,10 @@ fn measure() {
         let model = fit(log_of(&world), &settings).unwrap();
         let parts = parts(&world.exposures, &settings, false);
         for basis in [Basis::Own, Basis::Similar] {
-            eprintln!("seed {seed}: {basis:?} {:.3?}", ALPHAS.map(|alpha| rate(&model, &parts, alpha, basis)));
+            eprintln!(
+                "seed {seed}: {basis:?} {:.3?}",
+                ALPHAS.map(|alpha| rate(&model, &parts, alpha, basis))
+            );
         }
         eprintln!("  fresh, common {:.3?}", fresh_and_common(&world, &model, &settings));
         eprintln!("  AUC of truth, model {:.4?}", auc_of_truth_and_model(&world, &model, &settings));
@@ -283,7 +291,8 @@ fn ramp(tasks: usize) -> Ratio {
 #[test]
 fn labels_by_count_and_by_lift() {
     // Ten users of category 0, four of 1, two of 2 and one without a label; x is 1, 3, 2 by category.
-    let category: Vec<Option<u32>> = [vec![Some(0); 10], vec![Some(1); 4], vec![Some(2); 2], vec![None]].concat();
+    let category: Vec<Option<u32>> =
+        [vec![Some(0); 10], vec![Some(1); 4], vec![Some(2); 2], vec![None]].concat();
     let x: Vec<f32> = category.iter().map(|c| c.map_or(9.0, |c| [1.0, 3.0, 2.0][c as usize])).collect();
     let x = Instances::new(1, x).unwrap();
     let mut builder = ExposuresBuilder::new();
@@ -295,10 +304,24 @@ fn labels_by_count_and_by_lift() {
     let exposures = builder.build(4, 17).unwrap();
     let everybody: Vec<u32> = (0..17).collect();
     let trained = [true, true, false, true];
-    let of = |users: &[u32], rule| label_auc(&ramp(4), &x, users, &exposures, &category, 3, rule, &trained).unwrap();
+    let of = |users: &[u32], rule| {
+        label_auc(
+            &ramp(4),
+            &x,
+            users,
+            &exposures,
+            Label { category: &category, categories: 3 },
+            rule,
+            &trained,
+        )
+        .unwrap()
+    };
     // By count: 5, 3, 1 → category 0 (x = 1) is nominal, 2 (x = 2) anomalous, and always above it.
     let counts = of(&everybody, LabelRule::Count);
-    assert_eq!(counts.iter().map(|i| (i.task.0, i.exposures, i.auc)).collect::<Vec<_>>(), [(0, 10, 0.0), (1, 16, 0.0)]);
+    assert_eq!(
+        counts.iter().map(|i| (i.task.0, i.exposures, i.auc)).collect::<Vec<_>>(),
+        [(0, 10, 0.0), (1, 16, 0.0)]
+    );
     // By lift: 5/16, 3/7, 1/3 → category 1 (x = 3) is nominal, 0 (x = 1) anomalous. For item 1: 10/16, 4/7, 2/3 →
     // category 2 (x = 2) is nominal, 1 (x = 3) anomalous.
     let lifts = of(&everybody, LabelRule::Lift);

@@ -19,8 +19,13 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use worlds::*;
 
-const FILES: [&str; 5] =
-    ["manifest.json", "weights.safetensors", "users.safetensors", "items.safetensors", "exposures.safetensors"];
+const FILES: [&str; 5] = [
+    "manifest.json",
+    "weights.safetensors",
+    "users.safetensors",
+    "items.safetensors",
+    "exposures.safetensors",
+];
 const SUMS: &str = "SHA256SUMS";
 
 /// A model with some of everything: string item ids, integer user ids, named features, weights and repeats.
@@ -53,7 +58,8 @@ fn some_of_everything() -> Model {
     let names = ["age", "größe", "income"].map(String::from).to_vec();
     let features = Instances::new(3, x).unwrap().with_names(names).unwrap();
     let log = Log { users, items, exposures, features: Some(features), sources: vec!["made.csv".into()] };
-    let settings = Settings { epochs: 6, seed_epochs: 4, seed_tasks: 4, hidden: vec![9, 5], ..tiny_settings() };
+    let settings =
+        Settings { epochs: 6, seed_epochs: 4, seed_tasks: 4, hidden: vec![9, 5], ..tiny_settings() };
     let model = fit(log, &settings).unwrap();
     assert!(model.pre.is_some() && model.users.name(1) == IdRef::Int(2));
     model
@@ -162,7 +168,9 @@ fn what_is_not_a_model_is_not_overwritten() {
     fs::write(&file, "dear").unwrap();
     assert!(store::save(&model, &file).is_err());
     assert_eq!(fs::read_to_string(&file).unwrap(), "dear");
-    for (path, word) in [(file, "not a folder"), (parent.path().join("none"), "no such"), (folder, "SHA256SUMS")] {
+    for (path, word) in
+        [(file, "not a folder"), (parent.path().join("none"), "no such"), (folder, "SHA256SUMS")]
+    {
         let error = store::load(&path).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
@@ -301,9 +309,15 @@ fn signed_nonsense_is_an_error_and_no_panic() {
 fn pointers(value: &Value, at: &str, list: &mut Vec<String>) {
     list.push(at.to_owned());
     match value {
-        Value::Object(map) => map.iter().for_each(|(key, value)| pointers(value, &format!("{at}/{key}"), list)),
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| pointers(value, &format!("{at}/{key}"), list))
+        }
         Value::Array(values) => {
-            values.iter().take(2).enumerate().for_each(|(i, value)| pointers(value, &format!("{at}/{i}"), list));
+            values
+                .iter()
+                .take(2)
+                .enumerate()
+                .for_each(|(i, value)| pointers(value, &format!("{at}/{i}"), list));
         }
         _ => {}
     }
@@ -316,7 +330,8 @@ fn a_signed_manifest_that_says_nonsense_is_an_error_and_no_panic() {
     let mut list = Vec::new();
     pointers(&good, "", &mut list);
     assert!(list.len() > 60 && list.contains(&"/settings/hidden/1".into()), "{list:?}");
-    let nonsense = [json!(null), json!(-1), json!(0), json!(3), json!(u64::MAX), json!(1e300), json!("x"), json!([])];
+    let nonsense =
+        [json!(null), json!(-1), json!(0), json!(3), json!(u64::MAX), json!(1e300), json!("x"), json!([])];
     let mut wrong = Vec::new();
     for pointer in &list {
         for other in &nonsense {
@@ -438,7 +453,8 @@ fn make_store_v1() {
 #[test]
 fn store_v1_is_read_and_scores_what_it_scored() {
     let model = store::load(&store_v1().join("model")).unwrap();
-    let expected: Value = serde_json::from_slice(&fs::read(store_v1().join("expected.json")).unwrap()).unwrap();
+    let expected: Value =
+        serde_json::from_slice(&fs::read(store_v1().join("expected.json")).unwrap()).unwrap();
     let expected: Vec<[f32; 3]> = serde_json::from_value(expected["scores"].clone()).unwrap();
     let found = scores(&model);
     assert_eq!(found.len(), expected.len());
@@ -449,7 +465,10 @@ fn store_v1_is_read_and_scores_what_it_scored() {
     // A p-value counts held-out members, so a quantile that moves by rounding may move it by one of them.
     let limits = [1e-4, 1e-4, 0.02];
     for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
-        assert!(f.iter().zip(e).zip(limits).all(|((f, e), limit)| (f - e).abs() < limit), "row {i}: {f:?}, was {e:?}");
+        assert!(
+            f.iter().zip(e).zip(limits).all(|((f, e), limit)| (f - e).abs() < limit),
+            "row {i}: {f:?}, was {e:?}"
+        );
     }
     let exact = found.iter().zip(&expected).filter(|(f, e)| (f[2] - e[2]).abs() < 1e-4).count();
     assert!(exact * 100 >= found.len() * 95, "{exact} of {} p-values", found.len());

@@ -25,10 +25,9 @@ fn small_world_agreement(seed: u64) -> Agreement {
     let users = users_in(&settings, world.features.len(), Part::Test);
     let rows = familiarity(&model, &users);
     let tasks = tasks(rows.len());
-    let pairs = tasks
-        .iter()
-        .zip(&rows)
-        .flat_map(|(task, row)| users.iter().zip(row).map(|(u, f)| (f64::from(*f), world.log_ratio(*task, *u))));
+    let pairs = tasks.iter().zip(&rows).flat_map(|(task, row)| {
+        users.iter().zip(row).map(|(u, f)| (f64::from(*f), world.log_ratio(*task, *u)))
+    });
     agreement(pairs)
 }
 
@@ -112,7 +111,8 @@ fn uniform_against_exposures(seed: u64) -> Agreement {
     let over_exposures = quick(seed);
     let over_users = Settings { base: Base::Uniform, ..over_exposures.clone() };
     let users = users_in(&over_exposures, world.features.len(), Part::Test);
-    let [p, uniform] = [&over_exposures, &over_users].map(|s| familiarity(&fit(log_of(&world), s).unwrap(), &users));
+    let [p, uniform] =
+        [&over_exposures, &over_users].map(|s| familiarity(&fit(log_of(&world), s).unwrap(), &users));
     let count = world.features.len() as f64;
     let pairs = users.iter().enumerate().map(|(i, user)| {
         let sum: f64 = p.iter().zip(&uniform).map(|(p, uniform)| f64::from(uniform[i] - p[i])).sum();

@@ -14,7 +14,8 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     let task = find_item(&model, &args.item)?;
     if !model.trained[task.0 as usize] {
-        let hint = "it is in the log, but had too few exposures to be trained on (see --min-exposures)".into();
+        let hint =
+            "it is in the log, but had too few exposures to be trained on (see --min-exposures)".into();
         return Err(Error::UnknownTask { id: args.item.clone(), hint }.into());
     }
     let scorer = Scorer::new(&model)?;
@@ -38,7 +39,13 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         let mut writer = TableWriter::create(path, None, &columns)?;
         let of = |f: fn(&Verdict) -> f32| users.iter().map(|(v, _)| f(v)).collect::<Vec<f32>>();
         let (f, q, p) = (of(|v| v.familiarity), of(|v| v.quantile), of(|v| v.p_value));
-        writer.write(&[Values::Id(&names), Values::F32(&f), Values::F32(&q), Values::F32(&p), Values::U32(&seen)])?;
+        writer.write(&[
+            Values::Id(&names),
+            Values::F32(&f),
+            Values::F32(&q),
+            Values::F32(&p),
+            Values::U32(&seen),
+        ])?;
         writer.finish()?;
         return Ok(());
     }
@@ -59,11 +66,18 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         .zip(names.iter().zip(&seen))
         .map(|((v, _), (name, seen))| {
             let number = |x: f32| format!("{x:.3}");
-            vec![name.to_string(), format!("{:+.3}", v.familiarity), number(v.quantile), number(v.p_value), seen.to_string()]
+            vec![
+                name.to_string(),
+                format!("{:+.3}", v.familiarity),
+                number(v.quantile),
+                number(v.p_value),
+                seen.to_string(),
+            ]
         })
         .collect();
     let which = if args.mode == Mode::Common { "most common" } else { "freshest" };
-    let mut text = format!("The {which} users of {}, out of {}:\n\n", args.item, output::count(model.users.len()));
+    let mut text =
+        format!("The {which} users of {}, out of {}:\n\n", args.item, output::count(model.users.len()));
     text += &output::table(&["user", "familiarity", "quantile", "p-value", "times seen"], &rows);
     output::print(&text)
 }

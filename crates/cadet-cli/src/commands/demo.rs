@@ -47,7 +47,12 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
             let started = Instant::now();
             let model = pipeline::fit(world.log()?, &settings, &mut Watcher::new(None, false))?;
             let seconds = started.elapsed().as_secs_f64();
-            results.push(Against { seed: s, init, agreement: agreement(world.estimates_and_truths(&model)?.into_iter()), seconds });
+            results.push(Against {
+                seed: s,
+                init,
+                agreement: agreement(world.estimates_and_truths(&model)?.into_iter()),
+                seconds,
+            });
             if kept.is_none() {
                 kept = Some((model, world.clone()));
             }
@@ -135,7 +140,10 @@ fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: In
         );
     }
     if let Some(auc) = m.metrics.as_ref().and_then(|e| e.exposure_auc) {
-        text += &format!("Without knowing the truth: exposure AUC {auc:.3} over {} items.\n", output::count(auc.count));
+        text += &format!(
+            "Without knowing the truth: exposure AUC {auc:.3} over {} items.\n",
+            output::count(auc.count)
+        );
     }
     let scorer = Scorer::new(model)?;
     let halves = scorer.halves(&model.features)?;
@@ -151,7 +159,11 @@ fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: In
         };
         let list = |users: &[u32]| users.iter().map(|u| show(*u)).collect::<Vec<_>>().join(", ");
         let freshest: Vec<u32> = order.iter().rev().take(3).copied().collect();
-        rows.push(vec![model.items.name(task.0).to_string(), list(&order[..3.min(order.len())]), list(&freshest)]);
+        rows.push(vec![
+            model.items.name(task.0).to_string(),
+            list(&order[..3.min(order.len())]),
+            list(&freshest),
+        ]);
     }
     text += &output::table(&["item", "most common users", "freshest users"], &rows);
     text += &format!(

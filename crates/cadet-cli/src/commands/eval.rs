@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, LabelRule, Limits, evaluate, label_auc};
+use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, evaluate, label_auc};
 use cadet::metrics::Summary;
 use cadet::model::Model;
 use cadet::split::Part;
-use cadet::{Error, IdRef, Instances, InstanceId, store};
+use cadet::{Error, IdRef, InstanceId, Instances, store};
 use cadet_data::{Kind, Log, ReadOptions, TableWriter, Values, read_exposures_into, read_labels};
 use serde_json::json;
 
@@ -37,8 +37,10 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
         write_items(path, &args.log.item_col, &log, &found.items)?;
     }
     if global.json {
-        let labels: Vec<_> =
-            labels.iter().map(|(label, rule, auc)| json!({"label": label, "rule": rule, "auc": auc})).collect();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(label, rule, auc)| json!({"label": label, "rule": rule, "auc": auc}))
+            .collect();
         return output::print_json(&json!({"evaluation": found, "labels": labels}));
     }
     output::print(&text(&found, &labels))
@@ -62,9 +64,9 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
     let (x, shown) = match &model.factors {
         // Features come from half of a user's exposures, and the other half is measured on.
         Some(factors) => {
-            let shown = log.exposures.filter(|t, u| {
-                is_held(u.0) && rule.is_shown(log.users.name(u.0), log.items.name(t.0))
-            });
+            let shown = log
+                .exposures
+                .filter(|t, u| is_held(u.0) && rule.is_shown(log.users.name(u.0), log.items.name(t.0)));
             let mut x = factors.fold_in(&shown)?;
             model.standard.apply(&mut x)?;
             (x, Some(shown))
@@ -93,7 +95,8 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
         }
     };
     if users.is_empty() {
-        let why = "every user in the data was trained on: train with `test` above 0, or give data of other users";
+        let why =
+            "every user in the data was trained on: train with `test` above 0, or give data of other users";
         return Err(Error::config("evaluation", why).into());
     }
     users.iter().for_each(|u| flags[*u as usize] = true);
@@ -122,8 +125,7 @@ fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str
                 &held.x,
                 &held.users,
                 &log.exposures,
-                &category,
-                column.categories.len(),
+                Label { category: &category, categories: column.categories.len() },
                 rule,
                 &model.trained,
             )?;
@@ -152,8 +154,16 @@ fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
     let auc = found.exposure_auc.map_or("none".into(), |a| format!("{a:.3}"));
     let items = found.exposure_auc.map_or(0, |a| a.count);
     let rows = vec![
-        vec!["exposure AUC".into(), auc, format!("mean ± sd over {} items, chance 0.5", output::count(items))],
-        vec!["contrastive loss".into(), format!("{:.4}", found.loss), format!("chance {:.4}", found.chance_loss)],
+        vec![
+            "exposure AUC".into(),
+            auc,
+            format!("mean ± sd over {} items, chance 0.5", output::count(items)),
+        ],
+        vec![
+            "contrastive loss".into(),
+            format!("{:.4}", found.loss),
+            format!("chance {:.4}", found.chance_loss),
+        ],
         vec!["calibration error".into(), format!("{:.3}", found.calibration.error), "0 is perfect".into()],
     ];
     text += &output::table(&["measure", "value", ""], &rows);

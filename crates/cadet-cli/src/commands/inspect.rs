@@ -15,7 +15,9 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
     let s = &m.settings;
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let init = match &model.pre {
-        Some(pre) => format!("learned from {} seed tasks ({:?})", pre.seeds.len(), s.seed_choice).to_lowercase(),
+        Some(pre) => {
+            format!("learned from {} seed tasks ({:?})", pre.seeds.len(), s.seed_choice).to_lowercase()
+        }
         None => "random".into(),
     };
     let best = &m.history.epochs[m.history.best - 1];
@@ -23,14 +25,37 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
         row("made by", format!("cadet {} ({} kernel), folder version {}", m.cadet, m.kernel, m.version)),
         row("trained on", m.data.sources.join(", ")),
         row("data", format!("{} exposures ({} events)", count(m.data.exposures), count(m.data.events))),
-        row("users", format!("{} × {} features{}", count(m.data.users), m.data.features, match m.data.learned_features {
-            true => " learned from the exposures",
-            false => "",
-        })),
-        row("items", format!("{}, {} trained", count(m.data.items), count(model.trained.iter().filter(|t| **t).count()))),
+        row(
+            "users",
+            format!(
+                "{} × {} features{}",
+                count(m.data.users),
+                m.data.features,
+                match m.data.learned_features {
+                    true => " learned from the exposures",
+                    false => "",
+                }
+            ),
+        ),
+        row(
+            "items",
+            format!(
+                "{}, {} trained",
+                count(m.data.items),
+                count(model.trained.iter().filter(|t| **t).count())
+            ),
+        ),
         row("net", format!("{} + {} → {:?} → 1", m.data.features, s.embedding, s.hidden)),
         row("embeddings", init),
-        row("kept", format!("epoch {} of {}, training loss {:.4}", m.history.best, m.history.epochs.len(), best.train_loss)),
+        row(
+            "kept",
+            format!(
+                "epoch {} of {}, training loss {:.4}",
+                m.history.best,
+                m.history.epochs.len(),
+                best.train_loss
+            ),
+        ),
     ];
     if let Some(metrics) = &m.metrics {
         let auc = metrics.exposure_auc.map(|a| format!("{a:.3} over {} items", count(a.count)));
@@ -46,7 +71,12 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let largest = sizes.iter().take(5).map(|(n, t)| {
         let basis = format!("{:?}", model.calibrator.basis(*t)).to_lowercase();
-        vec![model.items.name(*t).to_string(), count(*n), format!("{:.0}", model.exposures.mass(TaskId(*t))), basis]
+        vec![
+            model.items.name(*t).to_string(),
+            count(*n),
+            format!("{:.0}", model.exposures.mass(TaskId(*t))),
+            basis,
+        ]
     });
     text += "\nLargest items:\n";
     text += &output::table(&["item", "users", "weight", "p-values from"], &largest.collect::<Vec<_>>());

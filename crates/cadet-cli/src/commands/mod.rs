@@ -42,7 +42,11 @@ fn find_item(model: &Model, name: &str) -> Result<TaskId> {
     let nearest = (0..names.len().min(100_000) as u32)
         .map(|t| names.get(t).to_string())
         .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    let hint = format!("the model knows {} items; the nearest name is {:?}", names.len(), nearest.unwrap_or_default());
+    let hint = format!(
+        "the model knows {} items; the nearest name is {:?}",
+        names.len(),
+        nearest.unwrap_or_default()
+    );
     Err(Error::UnknownTask { id: name.into(), hint }.into())
 }
 
@@ -61,7 +65,11 @@ fn read_ready_users(path: &Path, model: &Model, log: &LogFlags) -> Result<UserTa
     let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;
     output::warn_skipped(&table.skipped);
     if table.features.width() != model.features.width() {
-        let what = format!("{} features per user, the model takes {}", table.features.width(), model.features.width());
+        let what = format!(
+            "{} features per user, the model takes {}",
+            table.features.width(),
+            model.features.width()
+        );
         return Err(Error::data(path, At::File, what).into());
     }
     model.standard.apply(&mut table.features)?;

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     match &args.pairs {
         Some(path) => {
             let bar = output::bar("scoring", None);
-            let mut pairs = PairReader::open(path, &columns(&args.log, None), args.log.skip_bad).map_err(|e| args.log.hint(e))?;
+            let mut pairs = PairReader::open(path, &columns(&args.log, None), args.log.skip_bad)
+                .map_err(|e| args.log.hint(e))?;
             while let Some(chunk) = pairs.next_chunk(CHUNK).map_err(|e| args.log.hint(e))? {
                 job.score_pairs(&chunk, &mut table)?;
                 bar.set_message(format!("{} pairs", output::count(pairs.rows())));
@@ -45,7 +46,8 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     let counts = table.finish()?;
     let total: u64 = counts.iter().map(|(_, n)| n).sum();
     if global.json {
-        let statuses: serde_json::Map<_, _> = counts.iter().map(|(s, n)| ((*s).to_owned(), json!(n))).collect();
+        let statuses: serde_json::Map<_, _> =
+            counts.iter().map(|(s, n)| ((*s).to_owned(), json!(n))).collect();
         // With the table itself on stdout there is no room for anything else.
         return match args.out.as_os_str() == "-" {
             true => Ok(()),
@@ -85,7 +87,8 @@ impl Job<'_> {
     }
 
     fn score_pairs(&self, chunk: &PairChunk, table: &mut Table) -> Result<()> {
-        let places: Vec<Option<u32>> = (0..chunk.users().len() as u32).map(|u| self.place(chunk.users().name(u))).collect();
+        let places: Vec<Option<u32>> =
+            (0..chunk.users().len() as u32).map(|u| self.place(chunk.users().name(u))).collect();
         let known: Vec<Option<u32>> =
             (0..chunk.users().len() as u32).map(|u| self.model.users.get(chunk.users().name(u))).collect();
         let tasks: Vec<Option<u32>> =
@@ -141,7 +144,8 @@ impl Job<'_> {
                 .par_iter()
                 .map(|task| {
                     let verdicts = self.scorer.task(*task).verdicts(&self.halves);
-                    let mut rows: Vec<(u32, Row)> = (0..).zip(verdicts).map(|(u, v)| (u, self.row(*task, u, v))).collect();
+                    let mut rows: Vec<(u32, Row)> =
+                        (0..).zip(verdicts).map(|(u, v)| (u, self.row(*task, u, v))).collect();
                     keep_top(&mut rows, args, |(_, row)| row.verdict.map_or(0.0, |v| v.familiarity));
                     rows
                 })
@@ -196,9 +200,12 @@ impl Job<'_> {
             let mut judged = judged;
             judged.sort_unstable_by_key(|(place, _)| *place);
             let place = |u: u32, rank: u32| tasks[tops[u as usize][rank as usize].0 as usize];
-            let rows: Vec<Row> =
-                judged.iter().map(|((u, rank), v)| self.row(place(*u, *rank), block[*u as usize], *v)).collect();
-            let names: Vec<IdRef<'_>> = judged.iter().map(|((u, _), _)| users[block[*u as usize] as usize]).collect();
+            let rows: Vec<Row> = judged
+                .iter()
+                .map(|((u, rank), v)| self.row(place(*u, *rank), block[*u as usize], *v))
+                .collect();
+            let names: Vec<IdRef<'_>> =
+                judged.iter().map(|((u, _), _)| users[block[*u as usize] as usize]).collect();
             let items: Vec<IdRef<'_>> =
                 judged.iter().map(|((u, rank), _)| self.model.items.name(place(*u, *rank).0)).collect();
             table.write(&names, &items, &rows)?;

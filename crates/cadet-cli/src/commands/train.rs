@@ -70,7 +70,8 @@ fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
         None => None,
         Some(path) => {
             let columns = args.feature_cols.clone();
-            let options = UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
+            let options =
+                UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
             let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
             output::warn_skipped(&table.skipped);
             sources.push(path.display().to_string());
@@ -210,14 +211,19 @@ fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
         End::Interrupted => ", interrupted",
     };
     text += &format!("Kept epoch {} of {}{ended}.\n\n", best.epoch, m.history.epochs.len());
-    let mut rows = vec![vec!["training loss".into(), format!("{:.4}", best.train_loss), "chance 1.3863".into()]];
+    let mut rows =
+        vec![vec!["training loss".into(), format!("{:.4}", best.train_loss), "chance 1.3863".into()]];
     if let Some(valid) = best.valid {
         rows.push(vec!["validation loss".into(), format!("{:.4}", valid.loss), "chance 1.3863".into()]);
     }
     if let Some(metrics) = &m.metrics {
         rows.push(vec!["test loss".into(), format!("{:.4}", metrics.loss), "chance 1.3863".into()]);
         if let Some(auc) = metrics.exposure_auc {
-            let note = format!("mean ± sd over {} items, {} test users", output::count(auc.count), output::count(metrics.users));
+            let note = format!(
+                "mean ± sd over {} items, {} test users",
+                output::count(auc.count),
+                output::count(metrics.users)
+            );
             rows.push(vec!["exposure AUC".into(), format!("{auc:.3}"), note]);
         }
         let note = "gap between σ(familiarity) and what happened".into();
@@ -236,10 +242,13 @@ fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
     text += &output::table(&["", "", ""], &rows);
     text += &format!("\nModel: {}\n", out.display());
     if m.history.end == End::Interrupted {
-        let folder = watch.checkpoint.as_ref().filter(|c| c.exists()).map(|c| c.folder().display().to_string());
+        let folder =
+            watch.checkpoint.as_ref().filter(|c| c.exists()).map(|c| c.folder().display().to_string());
         text += &match folder {
             Some(folder) => format!("The same command with --resume goes on from {folder}.\n"),
-            None => String::from("It was stopped before the first checkpoint; the model is usable as it is.\n"),
+            None => {
+                String::from("It was stopped before the first checkpoint; the model is usable as it is.\n")
+            }
         };
     }
     text

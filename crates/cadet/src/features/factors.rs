@@ -115,7 +115,13 @@ impl Factors {
 }
 
 /// `rows · columns`: for each row of the exposures the scaled sum of its members' vectors.
-fn product(exposures: &Exposures, scale: &[f32], member_scale: &[f32], vectors: &[f32], k: usize) -> Vec<f32> {
+fn product(
+    exposures: &Exposures,
+    scale: &[f32],
+    member_scale: &[f32],
+    vectors: &[f32],
+    k: usize,
+) -> Vec<f32> {
     let mut out = vec![0.0f32; exposures.task_count() * k];
     out.par_chunks_mut(k).enumerate().for_each(|(t, out)| {
         let audience = exposures.audience(TaskId(t as u32));

@@ -44,7 +44,11 @@ impl Standard {
     /// Changes the rows in place.
     pub fn apply(&self, x: &mut Instances) -> Result<()> {
         if x.width() != self.mean.len() {
-            return Err(Error::Shape { what: "features per user", expected: self.mean.len(), found: x.width() });
+            return Err(Error::Shape {
+                what: "features per user",
+                expected: self.mean.len(),
+                found: x.width(),
+            });
         }
         let width = x.width();
         for row in x.values_mut().chunks_exact_mut(width) {

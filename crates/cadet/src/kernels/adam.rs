@@ -43,7 +43,14 @@ impl Adam {
     }
 
     /// Moves `parameters` against `gradient`, a row of the same length, and keeps both moments.
-    pub fn update(self, kernel: Kernel, parameters: &mut [f32], gradient: &[f32], m: &mut [f32], v: &mut [f32]) {
+    pub fn update(
+        self,
+        kernel: Kernel,
+        parameters: &mut [f32],
+        gradient: &[f32],
+        m: &mut [f32],
+        v: &mut [f32],
+    ) {
         let (adam, p, g) = (self, parameters, gradient);
         dispatch!(kernel, fn(adam: Adam, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]), update);
     }

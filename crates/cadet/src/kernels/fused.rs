@@ -181,7 +181,12 @@ impl Mlp {
             let width = self.shape.hidden[l];
             let n = l + 1;
             let stride = layer.width;
-            list.push(Matrix { name: format!("layer{n}.weight"), shape: [inputs, width], at: layer.at, stride });
+            list.push(Matrix {
+                name: format!("layer{n}.weight"),
+                shape: [inputs, width],
+                at: layer.at,
+                stride,
+            });
             list.push(Matrix { name: format!("layer{n}.bias"), shape: [1, width], at: layer.bias(), stride });
         }
         if self.shape.output == Output::Shared {
@@ -316,7 +321,14 @@ impl Mlp {
 
     /// The last hidden layer `h_L` of every instance half, `trunk_width` floats each, added to nothing:
     /// what the heads of a pre-embedding model are linear in.
-    pub fn trunk(&self, kernel: Kernel, halves: &[f32], task_half: &[f32], scratch: &mut Scratch, out: &mut [f32]) {
+    pub fn trunk(
+        &self,
+        kernel: Kernel,
+        halves: &[f32],
+        task_half: &[f32],
+        scratch: &mut Scratch,
+        out: &mut [f32],
+    ) {
         let count = halves.len() / self.first_width();
         assert_eq!(halves.len(), count * self.first_width());
         assert_eq!(task_half.len(), self.first_width());
@@ -664,7 +676,12 @@ fn task_half<V: Simd, const R: usize>(net: &Mlp, row: &[f32], out: &mut [f32]) {
 
 /// Runs one tile of instance halves up to the last hidden layer and returns how many rows it has.
 #[inline(always)]
-fn tile_trunk<V: Simd, const R: usize>(net: &Mlp, halves: &[f32], task_half: &[f32], scratch: &mut Scratch) -> usize {
+fn tile_trunk<V: Simd, const R: usize>(
+    net: &Mlp,
+    halves: &[f32],
+    task_half: &[f32],
+    scratch: &mut Scratch,
+) -> usize {
     let width = net.first_width();
     let rows = halves.len() / width;
     let theta = net.theta.as_ptr();

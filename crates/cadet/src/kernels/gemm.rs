@@ -2,6 +2,8 @@
 //!
 //! Rows come as pointers, so that instances are read where they lie and never copied together.
 
+#![allow(clippy::needless_range_loop)] // r and c index several matrices at once
+
 use super::simd::Simd;
 
 /// What happens to a finished row before it is stored.

@@ -1,7 +1,7 @@
 //! Every kernel against a plain scalar net in double precision, and that net against finite differences.
 
-use super::fused::{exp_negative, log_one_plus};
 use super::fused::Matrix;
+use super::fused::{exp_negative, log_one_plus};
 use super::*;
 use crate::instances::Instances;
 use crate::rng::{Purpose, Rng};
@@ -21,7 +21,8 @@ impl Plain {
             net.read(m).chunks(m.shape[1]).map(|row| row.iter().map(|v| f64::from(*v)).collect()).collect()
         };
         let depth = net.shape().hidden.len();
-        let layers = (0..depth).map(|l| (read(&matrices[2 * l]), read(&matrices[2 * l + 1]).remove(0))).collect();
+        let layers =
+            (0..depth).map(|l| (read(&matrices[2 * l]), read(&matrices[2 * l + 1]).remove(0))).collect();
         let output = match net.shape().output {
             Output::Shared => {
                 let weights = read(&matrices[2 * depth]).into_iter().map(|row| row[0]).collect();
@@ -44,7 +45,8 @@ impl Plain {
     }
 
     fn response(&self, x: &[f32], row: &[f64]) -> f64 {
-        let mut h: Vec<f64> = x.iter().map(|v| f64::from(*v)).chain(row[..self.shape.embedding].to_vec()).collect();
+        let mut h: Vec<f64> =
+            x.iter().map(|v| f64::from(*v)).chain(row[..self.shape.embedding].to_vec()).collect();
         for (w, b) in &self.layers {
             h = (0..b.len())
                 .map(|n| (b[n] + h.iter().zip(w).map(|(h, w)| h * w[n]).sum::<f64>()).max(0.0))
@@ -81,7 +83,8 @@ impl Case {
         };
         let mut net = Mlp::zeros(shape);
         for matrix in net.matrices() {
-            let values: Vec<f32> = (0..matrix.shape[0] * matrix.shape[1]).map(|_| rng.normal() * 0.3).collect();
+            let values: Vec<f32> =
+                (0..matrix.shape[0] * matrix.shape[1]).map(|_| rng.normal() * 0.3).collect();
             net.write(&matrix, &values);
         }
         net.update(|_| {});
@@ -118,7 +121,8 @@ impl Case {
         let mut per_pair = vec![f32::NAN; self.tasks.len() * stride];
         let pairs = Pairs { tasks: &self.tasks, positives: &self.positives, negatives: &self.negatives };
         let scale = 1.0 / self.tasks.len() as f32;
-        let loss = self.net.gradients(kernel, &self.x, &self.table, pairs, 7, scale, &mut scratch, &mut per_pair);
+        let loss =
+            self.net.gradients(kernel, &self.x, &self.table, pairs, 7, scale, &mut scratch, &mut per_pair);
         let mut table = vec![0.0; self.table.len()];
         for (task, row) in self.tasks.iter().zip(per_pair.chunks(stride)) {
             for (sum, value) in table[*task as usize * stride..].iter_mut().zip(row) {
@@ -253,13 +257,8 @@ fn kernels_agree_on_gradients_with_dropout() {
 fn dropout_drops_its_share_and_keeps_the_mean() {
     // A net whose first layer copies x = 1 to every unit and whose output adds the units up.
     let (width, pairs) = (64, 2_000);
-    let shape = Shape {
-        features: 1,
-        embedding: 1,
-        hidden: vec![width],
-        dropout: vec![0.3],
-        output: Output::Shared,
-    };
+    let shape =
+        Shape { features: 1, embedding: 1, hidden: vec![width], dropout: vec![0.3], output: Output::Shared };
     let mut net = Mlp::zeros(shape);
     let [weight, _, output, _] = &net.matrices()[..] else { panic!("two layers") };
     net.write(&weight.clone(), &[vec![1.0; width], vec![0.0; width]].concat());
