@@ -192,9 +192,9 @@ mod tests {
     fn a_calibrated_estimate_has_no_error_and_a_wrong_one_does() {
         // 30 of 100 at σ = 0.3 are positive.
         let f = (0.3f32 / 0.7).ln();
-        let fine = calibration(&vec![f; 30], &vec![f; 70], 10);
+        let fine = calibration(&[f; 30], &[f; 70], 10);
         assert!(fine.error < 1e-6 && fine.bins.len() == 1);
-        assert!((calibration(&vec![f; 70], &vec![f; 30], 10).error - 0.4).abs() < 1e-6);
+        assert!((calibration(&[f; 70], &[f; 30], 10).error - 0.4).abs() < 1e-6);
     }
 
     #[test]

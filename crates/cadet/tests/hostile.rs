@@ -198,7 +198,8 @@ fn more_seed_tasks_than_tasks_are_all_of_them() {
 
 #[test]
 fn a_log_that_does_not_fit_together_is_refused() {
-    let cases: [(&str, fn(&mut Log)); 5] = [
+    type Spoil = fn(&mut Log);
+    let cases: [(&str, Spoil); 5] = [
         ("fewer users than instances", |log| log.users = numbered(299)),
         ("more users than instances", |log| log.users = numbered(301)),
         ("fewer items than tasks", |log| log.items = numbered(29)),
