@@ -182,7 +182,7 @@ pub(crate) struct Eval {
     /// Exposures to measure on; only users that the model was not trained on count
     #[arg(required = true, value_name = "DATA")]
     pub(crate) data: Vec<PathBuf>,
-    /// Users' labels (age, occupation, …): each column is one label, AUC of nominal against anomalous
+    /// Users' labels (age, occupation, …): each column is one label; or a MovieLens folder
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
     /// Features of users the model has never seen
@@ -191,6 +191,9 @@ pub(crate) struct Eval {
     /// Also write the AUC of every item
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: Option<PathBuf>,
+    /// Column with the weight of an exposure [default: weight, if there is one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) weight_col: Option<String>,
     #[command(flatten)]
     pub(crate) log: LogFlags,
 }

@@ -46,7 +46,12 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     if io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    let line = format!("{error:#}").replace('\n', " ");
+    // An error of cadet's own says what is behind it; others keep it in their chain.
+    let text = match error.downcast_ref::<Error>() {
+        Some(error) => error.to_string(),
+        None => format!("{error:#}"),
+    };
+    let line = text.replace('\n', " ");
     // Nothing can be done where not even stderr can be written to.
     let _ = writeln!(std::io::stderr(), "cadet: {line}");
     let bad_input = match error.downcast_ref::<Error>() {

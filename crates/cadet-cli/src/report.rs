@@ -21,16 +21,27 @@ use crate::output::{bytes, count};
 
 /// Writes a page, whole or not at all.
 pub(crate) fn write(path: &Path, page: &Page) -> Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    let partial = path.with_file_name(name);
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || {
-        let mut file = std::fs::File::create(&partial)?;
+        let mut file = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
         file.write_all(page.html().as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&partial, path)
+        file.as_file().sync_all()?;
+        file.persist(path).map(|_| ()).map_err(|e| e.error)
     };
     write().map_err(|e| Error::io(path, e))?;
+    Ok(())
+}
+
+/// As any new file: readable by all that the user's mask lets read.
+fn readable() -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::Permissions::from_mode(0o666)
+}
+
+/// Checks, before any work is done, that a report could be written there.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::tempfile_in(folder).map_err(|e| Error::io(path, e))?;
     Ok(())
 }
 
@@ -313,7 +324,7 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
     }
     for task in three_items(model) {
         let name = model.items.name(task.0).to_string();
-        let ready = scorer.task(task);
+        let ready = scorer.task(task)?;
         let verdicts = ready.verdicts(&halves);
         let audience = model.exposures.audience(task);
         let of_audience =

@@ -1,6 +1,7 @@
 //! The tool as people use it: commands in, files, text and exit codes out.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -166,6 +167,24 @@ fn users_the_model_has_never_seen_are_scored_from_their_features() {
 }
 
 #[test]
+fn a_vector_column_serves_training_and_scoring() {
+    let place = Place::new();
+    small_log(&place);
+    let row =
+        |u: u64| format!("{{\"user_id\":{u},\"x\":[{},0.{u}],\"note\":1}}\n", (u % 2) as f64 * 2.0 - 1.0);
+    place.write("users.ndjson", (0..300).map(row).collect::<String>());
+    place.ok(&format!("train log.csv --users users.ndjson --feature-cols x --out m {QUICK}"));
+    place.write(
+        "new.ndjson",
+        "{\"user_id\":\"x\",\"x\":[1,0.5],\"note\":1}\n{\"user_id\":7,\"x\":[-1,0.5],\"note\":1}\n",
+    );
+    place.ok("score m --all -o all.csv --users new.ndjson");
+    let all = fs::read_to_string(place.path("all.csv")).unwrap();
+    // Everybody once, the new one too: 7 is scored with its new features, not twice.
+    assert_eq!(all.lines().count(), 1 + 301 * 24);
+}
+
+#[test]
 fn all_pairs_top_pairs_and_audience_agree() {
     let place = trained();
     place.ok("score model --all -o all.csv");
@@ -209,12 +228,14 @@ fn threads_do_not_change_the_model() {
 fn ctrl_c_leaves_a_usable_model() {
     let place = Place::new();
     small_log(&place);
-    let run =
-        "train log.csv --users users.csv --out m --epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16";
-    let child = place.command(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    let run = "train log.csv --users users.csv --out m --epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16 -v";
+    let mut child = place.command(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Once the ratio net has an epoch behind it, the handler has long been there.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("ratio net: epoch 1")), "training ended");
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
+    lines.for_each(drop);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8_lossy(&output.stdout).contains("interrupted"));
@@ -269,6 +290,12 @@ fn bad_users_files_are_refused_with_file_and_place() {
     let ran = place.run(&format!("{} --skip-bad", train("few.csv")));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("users without features"), "{}", ran.err);
+    // Users that were left out are strangers to the model.
+    place.write("pairs.csv", "user_id,item_id\n250,\"í, 3\"\n7,\"í, 3\"\n");
+    place.ok("score m pairs.csv -o s.csv");
+    let scores = fs::read_to_string(place.path("s.csv")).unwrap();
+    let status: Vec<&str> = scores.lines().skip(1).map(|l| l.rsplit(',').next().unwrap()).collect();
+    assert_eq!(status, ["unknown_user", "ok"]);
 }
 
 #[test]

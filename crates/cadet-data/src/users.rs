@@ -36,6 +36,8 @@ pub struct UserTable {
     pub ids: Ids,
     /// Their features, columns named.
     pub features: Instances,
+    /// The columns of the file that they came from: as many as features, or the one vector column.
+    pub columns: Vec<String>,
     /// The rows that were left out.
     pub skipped: Skipped,
 }
@@ -67,7 +69,8 @@ pub fn read_users(path: &Path, options: &UserOptions) -> Result<UserTable> {
         false => columns[1..].to_vec(),
     };
     let features = Instances::new(found.width, found.values)?.with_names(names)?;
-    Ok(UserTable { path: path.to_owned(), ids: found.ids, features, skipped })
+    let columns = columns[1..].to_vec();
+    Ok(UserTable { path: path.to_owned(), ids: found.ids, features, columns, skipped })
 }
 
 fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<usize>> {

@@ -183,6 +183,9 @@ impl Contrastive {
 impl Estimator for Contrastive {
     fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         let count = batch.tasks.len();
+        if count == 0 {
+            return 0.0;
+        }
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
         let Work { chunks: scratches, task_gradient, losses, .. } = &mut self.work;

@@ -53,7 +53,7 @@ impl Default for Limits {
 pub struct Evaluation {
     /// Held-out users.
     pub users: usize,
-    /// Their exposures.
+    /// Their exposures to items that the model was trained on.
     pub exposures: usize,
     /// Exposure AUC over the items that could be measured.
     pub exposure_auc: Option<Summary>,
@@ -93,10 +93,13 @@ pub struct ItemAuc {
 }
 
 /// Measures a model on held-out users, label-free.
+///
+/// `base` is the base distribution that the model was trained against.
 pub fn evaluate(
     ratio: &Ratio,
     held: &HeldOut<'_>,
     trained: &[bool],
+    base: Base,
     limits: Limits,
     seed: u64,
 ) -> Result<Evaluation> {
@@ -109,7 +112,7 @@ pub fn evaluate(
         return Err(Error::config("evaluation", why));
     }
     let mut rng = Rng::at(seed, Purpose::Evaluation, [0, 0]);
-    let sampler = Sampler::new(held.targets, tasks.clone(), Base::Exposures)?;
+    let sampler = Sampler::new(held.targets, tasks.clone(), base)?;
     let pairs = limits.pairs.min(20 * sampler.len()).max(1);
     let mut draw = crate::sampler::Batch::default();
     sampler.fill(&mut rng, pairs, &mut draw);
@@ -145,7 +148,7 @@ pub fn evaluate(
         .collect();
     Ok(Evaluation {
         users: held.users.len(),
-        exposures: held.targets.len(),
+        exposures: sampler.len(),
         exposure_auc: Summary::of(items.iter().map(|i| i.auc)),
         by_size: by_size(&items),
         loss: metrics::contrastive_loss(&positives, &negatives),

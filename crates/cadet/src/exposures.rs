@@ -176,6 +176,23 @@ impl Exposures {
         self.weights.as_deref()
     }
 
+    /// Leaves out the instances for whom `keep` is false, and numbers the others anew without gaps.
+    pub fn keep_instances(&self, keep: &[bool]) -> Self {
+        let mut kept = self.filter(|_, i| keep[i.0 as usize]);
+        let mut count = 0;
+        let numbers: Vec<u32> = keep
+            .iter()
+            .map(|k| {
+                let number = count;
+                count += u32::from(*k);
+                number
+            })
+            .collect();
+        kept.instances.iter_mut().for_each(|i| *i = numbers[*i as usize]);
+        kept.instance_count = count as usize;
+        kept
+    }
+
     /// The same exposures the other way round: a row for each instance, holding tasks.
     pub fn transposed(&self) -> Self {
         let mut offsets = vec![0u64; self.instance_count + 1];
@@ -422,6 +439,12 @@ mod tests {
                 prop_assert_eq!(exposures.audience(TaskId(*task)).times_seen(*instance), *count);
             }
             prop_assert_eq!(&exposures.transposed().transposed(), &exposures);
+            let odd: Vec<bool> = (0..9).map(|i| i % 2 == 1).collect();
+            let renumbered = exposures.keep_instances(&odd);
+            prop_assert_eq!(renumbered.instance_count(), 4);
+            for ((task, instance), count) in truth.iter().filter(|((_, i), _)| i % 2 == 1) {
+                prop_assert_eq!(renumbered.audience(TaskId(*task)).times_seen(instance / 2), *count);
+            }
             let even = exposures.filter(|_, i| i.0 % 2 == 0);
             prop_assert_eq!(even.len(), truth.keys().filter(|k| k.1 % 2 == 0).count());
         }

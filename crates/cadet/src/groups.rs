@@ -10,7 +10,10 @@ pub fn groups(embeddings: &TaskEmbeddings, k: usize, seed: u64) -> Vec<u32> {
     const ROUNDS: usize = 12;
     const SAMPLE: usize = 20_000;
     let (n, width) = (embeddings.len(), embeddings.width());
-    let k = k.min(n).max(1);
+    if n == 0 {
+        return Vec::new();
+    }
+    let k = k.clamp(1, n.min(SAMPLE));
     let mut rng = Rng::at(seed, Purpose::Reference, [3, 0]);
     let mut order: Vec<u32> = (0..n as u32).collect();
     rng.shuffle(&mut order);

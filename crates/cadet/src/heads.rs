@@ -103,16 +103,4 @@ impl Heads {
     pub fn heads(&self) -> Vec<f32> {
         self.0.task_values()
     }
-
-    /// The responses `ê` of all heads to a (mean) trunk row.
-    pub fn responses_of(&self, trunk_row: &[f64]) -> Vec<f64> {
-        let width = self.width();
-        self.heads()
-            .chunks_exact(width + 1)
-            .map(|head| {
-                let dot: f64 = head[..width].iter().zip(trunk_row).map(|(w, h)| f64::from(*w) * h).sum();
-                dot + f64::from(head[width])
-            })
-            .collect()
-    }
 }

@@ -14,7 +14,7 @@
 //!
 //! let scorer = Scorer::new(&model)?;
 //! let users = scorer.halves(&model.features)?;
-//! let verdicts = scorer.task(TaskId(7)).verdicts(&users);
+//! let verdicts = scorer.task(TaskId(7))?.verdicts(&users);
 //! let freshest = verdicts.iter().min_by(|a, b| a.familiarity.total_cmp(&b.familiarity)).unwrap();
 //! assert!(freshest.quantile < 0.1);
 //! # Ok(())

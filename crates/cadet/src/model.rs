@@ -98,6 +98,9 @@ pub struct DataInfo {
     pub features: usize,
     /// Their names, where they have names.
     pub feature_names: Vec<String>,
+    /// The columns of the users file that they were read from.
+    #[serde(default)]
+    pub feature_columns: Vec<String>,
     /// Whether features were learned from the exposures.
     pub learned_features: bool,
 }

@@ -7,7 +7,7 @@ use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
 use crate::groups::groups;
 use crate::heads::Heads;
-use crate::ids::Ids;
+use crate::ids::{Ids, Names};
 use crate::init::{learned, random};
 use crate::instances::Instances;
 use crate::model::{DataInfo, Manifest, Model, PreEmbedding, TrainInfo};
@@ -30,8 +30,32 @@ pub struct Log {
     pub exposures: Exposures,
     /// Users' features, where they are given.
     pub features: Option<Instances>,
+    /// The columns of the users file that they were read from.
+    pub feature_columns: Vec<String>,
     /// Where it was read from.
     pub sources: Vec<String>,
+}
+
+impl Log {
+    /// Leaves out the users for whom `keep` is false, with their exposures and features.
+    pub fn keep_users(self, keep: &[bool]) -> Result<Self> {
+        let mut users = Ids::new();
+        if matches!(self.users.names(), Names::Str { .. }) {
+            users.promote();
+        }
+        let kept: Vec<u32> = (0..self.users.len() as u32).filter(|u| keep[*u as usize]).collect();
+        for user in &kept {
+            users.intern(self.users.name(*user))?;
+        }
+        let features = match &self.features {
+            Some(x) => {
+                let rows = kept.iter().flat_map(|u| x.row(*u)).copied().collect();
+                Some(Instances::new(x.width(), rows)?.with_names(x.names().to_vec())?)
+            }
+            None => None,
+        };
+        Ok(Self { users, features, exposures: self.exposures.keep_instances(keep), ..self })
+    }
 }
 
 /// What training goes through; a run may pick up after any of them.
@@ -98,7 +122,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     }
     let sha256 = crate::store::fingerprint(&log);
     watch.begin(&format!("{sha256} {settings:?}"))?;
-    let Log { users, items, exposures, features: given, sources } = log;
+    let Log { users, items, exposures, features: given, feature_columns, sources } = log;
     let kept = split::tasks_with_at_least(&exposures, settings.min_exposures);
     let kept = kept.as_ref();
     if kept.is_empty() {
@@ -172,16 +196,12 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     watch.stage(Stage::Evaluation);
     let test = parts.members(Part::Test);
     let held = HeldOut { x: &x, users: &test, targets: &parts.test, shown: parts.shown.as_ref() };
-    let metrics = match parts.test.is_empty() {
-        true => None,
-        false => evaluate(&ratio, &held, &trained, Limits::default(), settings.seed).ok(),
+    let measurable = parts.test.audiences().any(|(t, a)| trained[t.0 as usize] && !a.instances.is_empty());
+    let metrics = match measurable {
+        true => Some(evaluate(&ratio, &held, &trained, settings.base, Limits::default(), settings.seed)?),
+        false => None,
     };
 
-    // Once measured, users are served with all that is known about them.
-    if let Some(factors) = &factors {
-        x = factors.fold_in(kept)?;
-        standard.apply(&mut x)?;
-    }
     let best = &history.epochs[history.best - 1];
     let train = TrainInfo {
         positives_per_second: history.positives as f64 / history.seconds.max(1e-9),
@@ -199,6 +219,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         events: exposures.event_count(),
         features: x.width(),
         feature_names,
+        feature_columns,
         learned_features: factors.is_some(),
     };
     let manifest = Manifest {

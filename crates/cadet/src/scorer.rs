@@ -61,6 +61,9 @@ impl Ratio {
     }
 
     /// The familiarity of each of these users with a task.
+    ///
+    /// # Panics
+    /// If the task is not one of the model's, or `out` has another length than `halves`.
     pub fn familiarity(&self, task: TaskId, halves: &Halves, out: &mut [f32]) {
         let mut scratch = self.0.net.scratch();
         self.familiarity_with(&mut scratch, task, halves, out);
@@ -134,11 +137,16 @@ impl<'a> Scorer<'a> {
     }
 
     /// Brings one item up.
-    pub fn task(&self, task: TaskId) -> TaskScorer<'a> {
+    pub fn task(&self, task: TaskId) -> Result<TaskScorer<'a>> {
+        let items = self.model.items.len();
+        if task.0 as usize >= items {
+            let hint = format!("the model has {items} items");
+            return Err(Error::UnknownTask { id: format!("number {}", task.0), hint });
+        }
         let mut reference = vec![0.0; self.reference.len()];
         self.model.ratio.familiarity(task, &self.reference, &mut reference);
         reference.sort_unstable_by(f32::total_cmp);
-        TaskScorer { model: self.model, task, reference }
+        Ok(TaskScorer { model: self.model, task, reference })
     }
 }
 

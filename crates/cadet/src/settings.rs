@@ -108,7 +108,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The appendix's settings for MovieLens.
+    /// The appendix's settings for user data.
     pub fn paper() -> Self {
         let (net, train) = (RatioConfig::paper(), TrainConfig::paper());
         Self {
@@ -141,7 +141,7 @@ impl Settings {
             _ => Ok(()),
         };
         within("embedding", self.embedding, 4096)?;
-        within("factors", self.factors, 4096)?;
+        within("factors", self.factors, 512)?;
         within("seed_tasks", self.seed_tasks, 65_536)?;
         within("seed_epochs", self.seed_epochs, usize::MAX)?;
         within("epochs", self.epochs, usize::MAX)?;
@@ -156,6 +156,11 @@ impl Settings {
         if let Some(share) = self.dropout.iter().find(|share| !(0.0..1.0).contains(*share)) {
             return Err(Error::config("dropout", format!("a share must be in [0, 1), found {share}")));
         }
+        if self.init == Init::Learned && self.hidden.last().is_some_and(|width| *width > 512) {
+            let why = "the last layer must be at most 512 wide for learned embeddings: narrow it, or use random ones";
+            return Err(Error::config("hidden", why));
+        }
+        self.training().check()?;
         if let Some(scale) = self.init_scale.filter(|scale| !(scale.is_finite() && *scale > 0.0)) {
             return Err(Error::config("init_scale", format!("must be above 0, found {scale}")));
         }

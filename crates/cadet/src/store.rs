@@ -48,18 +48,14 @@ const WEIGHTS: &str = "weights.safetensors";
 const USERS: &str = "users.safetensors";
 const ITEMS: &str = "items.safetensors";
 const EXPOSURES: &str = "exposures.safetensors";
+const CHECKPOINT_ENDING: &str = "checkpoint";
 const FILES: [&str; 5] = [MANIFEST, WEIGHTS, USERS, ITEMS, EXPOSURES];
 
-/// Writes a model folder, beside its place first, then moved there in one go.
+/// Writes a model folder, beside its place first, then moved there.
 pub fn save(model: &Model, folder: &Path) -> Result<()> {
-    if folder.exists() && !is_replaceable(folder) {
-        let what = "is there already and is not a model folder: choose another --out";
-        return Err(Error::store(folder, what));
-    }
-    let partial = beside(folder, "partial");
-    if partial.exists() {
-        fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
-    }
+    check_place(folder)?;
+    clear_leftovers(folder);
+    let partial = own_name(folder, "partial");
     let written = write_all(model, &partial).and_then(|()| swap_in(&partial, folder));
     if written.is_err() {
         // The first error is the one to report; what is left of the attempt goes either way.
@@ -68,45 +64,81 @@ pub fn save(model: &Model, folder: &Path) -> Result<()> {
     written
 }
 
-/// A model folder, or an empty one.
-fn is_replaceable(folder: &Path) -> bool {
-    folder.join(MANIFEST).exists() || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
-}
-
 /// Checks, before any work is done, that a model could be written there.
 pub fn check_writable(folder: &Path) -> Result<()> {
-    if folder.exists() && !is_replaceable(folder) {
-        let what = "is there already and is not a model folder: choose another --out";
-        return Err(Error::store(folder, what));
-    }
-    let probe = beside(folder, "partial");
-    fs::create_dir_all(&probe).map_err(|e| Error::io(&probe, e))?;
-    fs::remove_dir(&probe).map_err(|e| Error::io(&probe, e))
+    check_place(folder)?;
+    let probe = own_name(folder, "probe");
+    fs::create_dir_all(&probe).map_err(|e| Error::io(folder, e))?;
+    fs::remove_dir(&probe).map_err(|e| Error::io(folder, e))
 }
 
-/// `MODEL` → `MODEL.suffix`, in the same folder and so on the same disk.
-fn beside(folder: &Path, suffix: &str) -> PathBuf {
-    let mut name = folder.file_name().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(suffix);
-    folder.with_file_name(name)
+/// Only a model folder with nothing else in it, or an empty folder, is ever replaced.
+fn check_place(folder: &Path) -> Result<()> {
+    if folder.file_name().is_none() {
+        return Err(Error::store(folder, "a model needs a folder of its own: name one"));
+    }
+    let refuse =
+        |what: &str| Err(Error::store(folder, format!("is there already and {what}: choose another --out")));
+    if !folder.exists() {
+        return Ok(());
+    }
+    let Ok(entries) = fs::read_dir(folder) else { return refuse("is not a model folder") };
+    let names: Vec<_> = entries.flatten().map(|e| e.file_name()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let manifest = fs::read(folder.join(MANIFEST)).ok();
+    let manifest = manifest.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+    if manifest.is_none_or(|m| m["format"] != FORMAT) {
+        return refuse("is not a model folder");
+    }
+    match names.iter().find(|n| *n != SUMS && !FILES.iter().any(|f| *n == f)) {
+        Some(stranger) => refuse(&format!("holds {stranger:?} beside a model")),
+        None => Ok(()),
+    }
+}
+
+/// `MODEL` → `.MODEL.cadet-…`: a name in the same folder, and so on the same disk, that only cadet uses.
+fn own_name(folder: &Path, what: &str) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!(".{name}.cadet-{what}-{}", std::process::id()))
+}
+
+/// Removes what a killed run left under [`own_name`]s.
+fn clear_leftovers(folder: &Path) {
+    let own = own_name(folder, "");
+    let Some(prefix) = own.file_name().and_then(|n| n.to_str()).and_then(|n| n.split("-").next()) else {
+        return;
+    };
+    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(|n| {
+            n.strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with("-partial-") || rest.starts_with("-probe-"))
+        });
+        if is_ours {
+            // A leftover that cannot be removed is in nobody's way.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn swap_in(partial: &Path, folder: &Path) -> Result<()> {
-    let old = beside(folder, "old");
+    let old = own_name(folder, "old");
     let rename = |from: &Path, to: &Path| fs::rename(from, to).map_err(|e| Error::io(to, e));
     if !folder.exists() {
         return rename(partial, folder);
-    }
-    if old.exists() {
-        fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))?;
     }
     rename(folder, &old)?;
     if let Err(error) = rename(partial, folder) {
         rename(&old, folder)?;
         return Err(error);
     }
-    fs::remove_dir_all(&old).map_err(|e| Error::io(&old, e))
+    if let Err(error) = fs::remove_dir_all(&old) {
+        tracing::warn!("the model that was replaced is still there: {}: {error}", old.display());
+    }
+    Ok(())
 }
 
 fn write_all(model: &Model, folder: &Path) -> Result<()> {
@@ -457,6 +489,10 @@ fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -
     }
     let parameters = file.with_prefix("heads.")?;
     check_layers(file, &parameters, features, &manifest.settings.hidden)?;
+    let width = manifest.settings.hidden.last().map_or(0, |last| last + 1);
+    if parameters.iter().find(|t| t.name == "tasks").is_none_or(|t| t.shape != [seeds.len(), width]) {
+        return Err(file.error(format!("has no heads for its {} seed tasks", seeds.len())));
+    }
     let mut heads = file.wrap(Heads::init(&manifest.settings.net(), features, seeds.len(), 0))?;
     file.wrap(heads.0.set_parameters(parameters))?;
     let mean: Vec<f32> = file.list("projection.mean", Dtype::F32)?;
@@ -483,7 +519,18 @@ fn parse_manifest(file: &Opened) -> Result<Manifest> {
         }
         _ => return Err(file.error("has no version that this cadet knows")),
     }
-    serde_json::from_value(value).map_err(|e| file.error(format!("does not fit: {e}")))
+    let manifest: Manifest =
+        serde_json::from_value(value).map_err(|e| file.error(format!("does not fit: {e}")))?;
+    check_history(file, &manifest.history)?;
+    manifest.seed_history.iter().try_for_each(|history| check_history(file, history))?;
+    Ok(manifest)
+}
+
+fn check_history(file: &Opened, history: &History) -> Result<()> {
+    match (1..=history.epochs.len()).contains(&history.best) {
+        true => Ok(()),
+        false => Err(file.error("its best epoch is not among its epochs")),
+    }
 }
 
 fn read_sums(folder: &Path) -> Result<HashMap<String, String>> {
@@ -531,7 +578,9 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// The checkpoint of the model that will be written to `model`, for this run: its data and settings.
     pub fn of(model: &Path, about: impl Into<String>) -> Self {
-        Self { folder: beside(model, "checkpoint"), about: about.into() }
+        let mut name = model.file_name().unwrap_or_default().to_owned();
+        name.push(".checkpoint");
+        Self { folder: model.with_file_name(name), about: about.into() }
     }
 
     /// Where it is kept.
@@ -544,16 +593,24 @@ impl Checkpoint {
         self.folder.exists()
     }
 
-    /// Forgets everything.
+    /// Forgets everything; a file that is not a checkpoint stays where it is.
     pub fn remove(&self) -> Result<()> {
-        match self.exists() {
-            true => fs::remove_dir_all(&self.folder).map_err(|e| Error::io(&self.folder, e)),
-            false => Ok(()),
+        if !self.exists() {
+            return Ok(());
         }
+        let entries = fs::read_dir(&self.folder).map_err(|e| Error::io(&self.folder, e))?;
+        for path in entries.flatten().map(|e| e.path()) {
+            if path.extension().is_some_and(|e| e == CHECKPOINT_ENDING || e == "partial") {
+                fs::remove_file(&path).map_err(|e| Error::io(&path, e))?;
+            }
+        }
+        // Not empty where somebody else keeps something in it.
+        let _ = fs::remove_dir(&self.folder);
+        Ok(())
     }
 
     fn path(&self, stage: &str) -> PathBuf {
-        self.folder.join(format!("{}.safetensors", stage.replace(' ', "-")))
+        self.folder.join(format!("{}.{CHECKPOINT_ENDING}", stage.replace(' ', "-")))
     }
 
     /// Remembers where a stage stands.
@@ -594,9 +651,7 @@ impl Checkpoint {
             |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
         let history: History =
             serde_json::from_str(field("history")?).map_err(|e| file.error(e.to_string()))?;
-        if !(1..=history.epochs.len()).contains(&history.best) {
-            return Err(file.error("its best epoch is not among its epochs"));
-        }
+        check_history(&file, &history)?;
         let steps = field("steps")?.parse().map_err(|_| file.error("has no step count"))?;
         file.wrap(model.set_parameters(file.with_prefix("now.")?))?;
         file.wrap(model.set_optimiser(steps, file.with_prefix("optimiser.")?))?;

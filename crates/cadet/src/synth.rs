@@ -194,6 +194,7 @@ impl World {
             items,
             exposures: self.exposures.clone(),
             features: Some(self.features.clone()),
+            feature_columns: Vec::new(),
             sources: vec!["a generated world".into()],
         })
     }

@@ -68,7 +68,7 @@ pub struct TrainConfig {
 }
 
 impl TrainConfig {
-    /// The appendix's schedule for MovieLens.
+    /// The appendix's schedule for user data.
     pub fn paper() -> Self {
         Self {
             epochs: 120,
@@ -84,7 +84,7 @@ impl TrainConfig {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.epochs == 0 {
             return Err(Error::config("epochs", "must be at least 1"));
         }
@@ -135,18 +135,18 @@ impl Validation {
     pub fn draw(sampler: &Sampler<'_>, count: usize, seed: u64) -> Self {
         let mut batch = Batch::default();
         sampler.fill(&mut Rng::at(seed, Purpose::Validation, [0, 0]), count, &mut batch);
+        Self::given(batch)
+    }
+
+    /// Held-out pairs given as they are.
+    pub fn given(batch: Batch) -> Self {
         // Equal tasks together: responses are quickest that way.
-        let mut order: Vec<usize> = (0..count).collect();
+        let mut order: Vec<usize> = (0..batch.tasks.len()).collect();
         order.sort_by_key(|i| batch.tasks[*i]);
         let sorted = |list: &[u32]| order.iter().map(|i| list[*i]).collect::<Vec<_>>();
         let (tasks, positives, negatives) =
             (sorted(&batch.tasks), sorted(&batch.positives), sorted(&batch.negatives));
         Self(Batch { tasks, positives, negatives })
-    }
-
-    /// Held-out pairs given as they are; the tasks should be sorted.
-    pub fn given(pairs: Batch) -> Self {
-        Self(pairs)
     }
 
     /// Responses to the positives and to the negatives.
@@ -170,7 +170,7 @@ impl Validation {
 pub struct Epoch {
     /// Counted from 1.
     pub epoch: usize,
-    /// At its end.
+    /// At its start.
     pub learning_rate: f32,
     /// Mean over the epoch's batches.
     pub train_loss: f64,
@@ -349,7 +349,7 @@ pub fn train<E: Estimator + Send + Sync>(
 }
 
 fn is_over(history: &History, patience: usize) -> bool {
-    patience > 0 && history.epochs.len() >= history.best + patience
+    patience > 0 && history.epochs.len() - history.best.min(history.epochs.len()) >= patience
 }
 
 /// The number of the best epoch; the last one where nothing was validated.

@@ -26,7 +26,7 @@ fn assert_usable(model: &Model, what: &str) {
     let scorer = Scorer::new(model).unwrap();
     let halves = scorer.halves(&model.features).unwrap();
     for task in tasks(model.items.len()) {
-        for v in scorer.task(task).verdicts(&halves) {
+        for v in scorer.task(task).unwrap().verdicts(&halves) {
             assert!(v.familiarity.is_finite(), "{what}: {v:?}");
             assert!(
                 (0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0,

@@ -7,6 +7,7 @@ mod worlds;
 use cadet::evaluate::{HeldOut, Limits, evaluate};
 use cadet::model::Model;
 use cadet::rng::{Purpose, Rng};
+use cadet::sampler::Base;
 use cadet::settings::Settings;
 use cadet::split::{Part, Parts};
 use cadet::{Exposures, ExposuresBuilder};
@@ -36,10 +37,14 @@ fn leaky_auc(model: &Model, exposures: &Exposures, settings: &Settings) -> f64 {
     let (users, items) = (numbered(exposures.instance_count()), numbered(exposures.task_count()));
     let parts = Parts::split(exposures, users.names(), items.names(), &settings.split().unwrap(), true);
     let test = parts.members(Part::Test);
-    // What the model serves with is folded in from everything that is known.
-    let held =
-        HeldOut { x: &model.features, users: &test, targets: &parts.test, shown: parts.shown.as_ref() };
-    evaluate(&model.ratio, &held, &model.trained, Limits::default(), 1).unwrap().exposure_auc.unwrap().mean
+    let mut x = model.factors.as_ref().unwrap().fold_in(exposures).unwrap();
+    model.standard.apply(&mut x).unwrap();
+    let held = HeldOut { x: &x, users: &test, targets: &parts.test, shown: parts.shown.as_ref() };
+    evaluate(&model.ratio, &held, &model.trained, Base::Exposures, Limits::default(), 1)
+        .unwrap()
+        .exposure_auc
+        .unwrap()
+        .mean
 }
 
 fn structured(seed: u64) -> (f64, f64) {

@@ -191,13 +191,13 @@ fn a_checkpoint_of_other_settings_is_refused() {
         let error = pipeline::fit(given(), &other, &mut second).unwrap_err();
         assert!(matches!(error, Error::Store { .. }), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("seed-tasks.safetensors") && text.contains("other data or settings"), "{text}");
+        assert!(text.contains("seed-tasks.checkpoint") && text.contains("other data or settings"), "{text}");
     }
     // Even one that claims to be of this run is refused where its tensors do not fit.
     let other = Settings { hidden: vec![9, 7], ..settings.clone() };
     let mut second = Onlooker::new(folder.path(), &settings, None);
     let error = pipeline::fit(given(), &other, &mut second).unwrap_err();
-    assert!(error.to_string().contains("seed-tasks.safetensors"), "{error}");
+    assert!(error.to_string().contains("seed-tasks.checkpoint"), "{error}");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_damaged_checkpoint_is_an_error_and_no_panic() {
     let settings = Settings { epochs: 2, seed_epochs: 2, ..tiny_settings() };
     let folder = tempfile::tempdir().unwrap();
     pipeline::fit(given(), &settings, &mut Onlooker::new(folder.path(), &settings, None)).unwrap();
-    let path = folder.path().join("model.checkpoint").join("ratio-net.safetensors");
+    let path = folder.path().join("model.checkpoint").join("ratio-net.checkpoint");
     let good = fs::read(&path).unwrap();
     let text = String::from_utf8_lossy(&good[..good.len().min(4096)]).into_owned();
     let at = text.find(r#"\"best\":"#).expect("history in the header") + r#"\"best\":"#.len();
@@ -247,11 +247,11 @@ fn a_damaged_checkpoint_is_an_error_and_no_panic() {
         bad[at] = digit;
         fs::write(&path, &bad).unwrap();
         let found = resume().unwrap_or_else(|_| panic!("panicked at best = {}", digit as char));
-        assert!(found.unwrap_err().to_string().contains("ratio-net.safetensors"), "best = {}", digit as char);
+        assert!(found.unwrap_err().to_string().contains("ratio-net.checkpoint"), "best = {}", digit as char);
     }
     for length in [0, 4, 8, 100, good.len() / 2, good.len() - 1] {
         fs::write(&path, &good[..length]).unwrap();
         let found = resume().unwrap_or_else(|_| panic!("panicked when cut to {length}"));
-        assert!(found.unwrap_err().to_string().contains("ratio-net.safetensors"), "cut to {length}");
+        assert!(found.unwrap_err().to_string().contains("ratio-net.checkpoint"), "cut to {length}");
     }
 }

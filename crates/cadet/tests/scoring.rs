@@ -9,6 +9,7 @@ use cadet::evaluate::{HeldOut, Label, LabelRule, Limits, evaluate, label_auc};
 use cadet::metrics::{Summary, auc};
 use cadet::model::Model;
 use cadet::ratio::{Ratio, RatioConfig};
+use cadet::sampler::Base;
 use cadet::scorer::{Scorer, Verdict};
 use cadet::settings::Settings;
 use cadet::split::{Part, Parts};
@@ -55,7 +56,7 @@ fn one_by_one_is_all_at_once() {
         let matrix = model.ratio.matrix(&all, &halves);
         let mut verdicts = Vec::new();
         for task in &all {
-            let of_task = scorer.task(*task);
+            let of_task = scorer.task(*task).unwrap();
             let batch = of_task.verdicts(&halves);
             for user in 0..users {
                 let alone =
@@ -88,7 +89,7 @@ fn quantiles_follow_familiarity() {
     let scorer = Scorer::new(&model).unwrap();
     let halves = scorer.halves(&model.features).unwrap();
     for task in tasks(model.items.len()) {
-        let of_task = scorer.task(task);
+        let of_task = scorer.task(task).unwrap();
         assert!(of_task.reference().is_sorted());
         let mut verdicts = of_task.verdicts(&halves);
         let extreme = [f32::NEG_INFINITY, f32::MIN, -0.0, 0.0, f32::MAX, f32::INFINITY];
@@ -113,7 +114,7 @@ fn rate(model: &Model, parts: &Parts, alpha: f64, wanted: Basis) -> (f64, f64, u
     let halves = scorer.halves(&model.features).unwrap();
     let (mut low, mut total, mut variance) = (0.0, 0.0, 0.0);
     for (task, audience) in parts.test.audiences().filter(|(_, a)| !a.instances.is_empty()) {
-        let of_task = scorer.task(task);
+        let of_task = scorer.task(task).unwrap();
         if of_task.basis() != wanted {
             continue;
         }
@@ -158,7 +159,7 @@ fn fresh_and_common(world: &World, model: &Model, settings: &Settings) -> (f64, 
     let (mut fresh, mut common) = (Vec::new(), Vec::new());
     for task in tasks(model.items.len()) {
         users.sort_by(|a, b| world.log_ratio(task, *a).total_cmp(&world.log_ratio(task, *b)));
-        let verdicts = scorer.task(task).verdicts(&halves.select(&users));
+        let verdicts = scorer.task(task).unwrap().verdicts(&halves.select(&users));
         fresh.extend(verdicts[..tenth].iter().map(|v| f64::from(v.p_value)));
         common.extend(verdicts[users.len() - tenth..].iter().map(|v| f64::from(v.p_value)));
     }
@@ -170,7 +171,7 @@ fn auc_of_truth_and_model(world: &World, model: &Model, settings: &Settings) -> 
     let parts = parts(&world.exposures, settings, false);
     let test = parts.members(Part::Test);
     let held = HeldOut { x: &model.features, users: &test, targets: &parts.test, shown: None };
-    let found = evaluate(&model.ratio, &held, &model.trained, Limits::default(), 1).unwrap();
+    let found = evaluate(&model.ratio, &held, &model.trained, Base::Exposures, Limits::default(), 1).unwrap();
     assert_eq!((found.users, found.exposures), (test.len(), parts.test.len()));
     assert_eq!(found.items.len(), found.exposure_auc.unwrap().count);
     assert_eq!(found.by_size.iter().map(|b| b.auc.count).sum::<usize>(), found.items.len());
@@ -242,7 +243,7 @@ fn rare_items_and_silent_users_get_sensible_numbers() {
         let scorer = Scorer::new(&model).unwrap();
         let halves = scorer.halves(&model.features).unwrap();
         for task in tasks(23) {
-            let of_task = scorer.task(task);
+            let of_task = scorer.task(task).unwrap();
             for v in of_task.verdicts(&halves) {
                 // Measured: at most 0.24; audiences here are all alike.
                 assert!(v.familiarity.abs() < 2.0, "{task:?}: {v:?}");

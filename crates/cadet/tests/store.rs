@@ -57,7 +57,14 @@ fn some_of_everything() -> Model {
     assert!(exposures.counts().is_some() && exposures.weights().is_some());
     let names = ["age", "größe", "income"].map(String::from).to_vec();
     let features = Instances::new(3, x).unwrap().with_names(names).unwrap();
-    let log = Log { users, items, exposures, features: Some(features), sources: vec!["made.csv".into()] };
+    let log = Log {
+        users,
+        items,
+        exposures,
+        features: Some(features),
+        feature_columns: vec![],
+        sources: vec!["made.csv".into()],
+    };
     let settings =
         Settings { epochs: 6, seed_epochs: 4, seed_tasks: 4, hidden: vec![9, 5], ..tiny_settings() };
     let model = fit(log, &settings).unwrap();
@@ -85,7 +92,7 @@ fn saved(model: &Model) -> (TempDir, PathBuf) {
 fn scores(model: &Model) -> Vec<[f32; 3]> {
     let scorer = Scorer::new(model).unwrap();
     let halves = scorer.halves(&model.features).unwrap();
-    let of = |task| scorer.task(task).verdicts(&halves);
+    let of = |task| scorer.task(task).unwrap().verdicts(&halves);
     let verdicts = tasks(model.items.len()).into_iter().flat_map(of);
     verdicts.map(|v| [v.familiarity, v.quantile, v.p_value]).collect()
 }
@@ -138,9 +145,10 @@ fn a_second_save_replaces_the_first_and_leaves_nothing_behind() {
     let (first, second) = (some_of_everything(), learned());
     let (_parent, folder) = saved(&first);
     // What a run that was killed left behind is in nobody's way.
-    fs::create_dir(folder.with_file_name("model.partial")).unwrap();
-    fs::write(folder.with_file_name("model.partial").join("junk"), "junk").unwrap();
-    fs::create_dir(folder.with_file_name("model.old")).unwrap();
+    let left = folder.with_file_name(".model.cadet-partial-77");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("junk"), "junk").unwrap();
+    store::check_writable(&folder).unwrap();
     store::save(&second, &folder).unwrap();
     assert_eq!(bits(&scores(&store::load(&folder).unwrap())), bits(&scores(&second)));
     assert_eq!(beside(&folder), Vec::<String>::new());
@@ -158,6 +166,17 @@ fn what_is_not_a_model_is_not_overwritten() {
     let folder = parent.path().join("holiday");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("photo.jpg"), "dear").unwrap();
+    // A manifest of somebody else, or a model with something dear beside it, is no reason to delete either.
+    let (_other, kept) = saved(&model);
+    fs::write(kept.join("notes.txt"), "dear").unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let foreign = elsewhere.path().join("app");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("manifest.json"), "{\"name\": \"app\"}").unwrap();
+    for place in [&kept, &foreign, Path::new("..")] {
+        assert!(store::check_writable(place).is_err() && store::save(&model, place).is_err(), "{place:?}");
+    }
+    assert!(kept.join("notes.txt").exists() && foreign.join("manifest.json").exists());
     for refused in [store::save(&model, &folder), store::check_writable(&folder)] {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Store { .. }) && error.to_string().contains("holiday"), "{error:?}");

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         return Err(Error::UnknownTask { id: args.item.clone(), hint }.into());
     }
     let scorer = Scorer::new(&model)?;
-    let ready = scorer.task(task);
+    let ready = scorer.task(task)?;
     let verdicts = ready.verdicts(&scorer.halves(&model.features)?);
     let mut users: Vec<(Verdict, u32)> = verdicts.into_iter().zip(0..).collect();
     let sign = if args.mode == Mode::Common { -1.0 } else { 1.0 };

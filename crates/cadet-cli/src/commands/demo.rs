@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::train::{Watcher, fill_costs};
 use crate::args::{Demo, Global};
-use crate::{output, report};
+use crate::{cost, output, report};
 
 /// One model against the truth, on users it was never trained on.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -44,9 +44,10 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
         let world = WorldConfig { users, items, exposures, seed: s, ..WorldConfig::default() }.make()?;
         for init in [Init::Learned, Init::Random] {
             let settings = Settings { seed: s, init, ..Settings::default() };
-            let started = Instant::now();
-            let model = pipeline::fit(world.log()?, &settings, &mut Watcher::new(None, false))?;
+            let (started, cpu) = (Instant::now(), cost::cpu_seconds());
+            let mut model = pipeline::fit(world.log()?, &settings, &mut Watcher::new(None, false))?;
             let seconds = started.elapsed().as_secs_f64();
+            fill_costs(&mut model, started, cpu);
             results.push(Against {
                 seed: s,
                 init,
@@ -61,8 +62,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
             }
         }
     }
-    let Some((mut model, world)) = kept else { return Ok(()) };
-    fill_costs(&mut model, clock);
+    let Some((model, world)) = kept else { return Ok(()) };
     write_log(&world, &model, out)?;
     store::save(&model, &out.join("model"))?;
     report::write(&out.join("report.html"), &report::of_demo(&model, &world, &results)?)?;
@@ -150,7 +150,7 @@ fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: In
     text += "\nThree items, with their most common and their freshest users (familiarity, truth in brackets):\n\n";
     let mut rows = Vec::new();
     for task in report::three_items(model) {
-        let verdicts = scorer.task(task).verdicts(&halves);
+        let verdicts = scorer.task(task)?.verdicts(&halves);
         let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
         order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));
         let show = |u: u32| {

@@ -7,8 +7,11 @@ use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, ev
 use cadet::metrics::Summary;
 use cadet::model::Model;
 use cadet::split::Part;
-use cadet::{Error, IdRef, InstanceId, Instances, store};
-use cadet_data::{Kind, Log, ReadOptions, TableWriter, Values, read_exposures_into, read_labels};
+use cadet::{Error, IdRef, Ids, InstanceId, Instances, store};
+use cadet_data::{
+    Kind, LabelColumn, Labels, Log, ReadOptions, TableWriter, Values, movielens, read_exposures_into,
+    read_labels,
+};
 use serde_json::json;
 
 use super::{columns, read_ready_users};
@@ -18,7 +21,8 @@ use crate::output;
 pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     let seed = global.seed.unwrap_or(model.manifest.settings.seed);
-    let options = ReadOptions { columns: columns(&args.log, None), skip_bad: args.log.skip_bad };
+    let options =
+        ReadOptions { columns: columns(&args.log, args.weight_col.clone()), skip_bad: args.log.skip_bad };
     let bar = output::bar("reading", None);
     let log = read_exposures_into(model.users.clone(), model.items.clone(), &args.data, &options, &|p| {
         bar.set_message(format!("{} rows", output::count(p.rows)));
@@ -28,7 +32,8 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     output::warn_skipped(&log.skipped);
     let held = hold_out(&model, &log, args)?;
     let view = HeldOut { x: &held.x, users: &held.users, targets: &held.targets, shown: held.shown.as_ref() };
-    let found = evaluate(&model.ratio, &view, &model.trained, Limits::default(), seed)?;
+    let found =
+        evaluate(&model.ratio, &view, &model.trained, model.manifest.settings.base, Limits::default(), seed)?;
     let labels = match &args.labels {
         Some(path) => label_aucs(&model, &log, &held, path, &args.log.user_col)?,
         None => Vec::new(),
@@ -56,6 +61,7 @@ struct Held {
 
 /// Held out are the model's test users, and everybody it has never seen.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
+    let extra = args.users.as_ref().map(|path| read_ready_users(path, model, &args.log)).transpose()?;
     let rule = model.manifest.settings.split()?;
     let known = model.users.len() as u32;
     let is_held = |u: u32| u >= known || rule.part(log.users.name(u)) == Part::Test;
@@ -77,8 +83,7 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
             rows.resize(log.users.len() * width, 0.0);
             let mut missing = vec![false; log.users.len()];
             missing[known as usize..].fill(true);
-            if let Some(path) = &args.users {
-                let table = read_ready_users(path, model, &args.log)?;
+            if let Some(table) = &extra {
                 for u in 0..table.ids.len() as u32 {
                     if let Some(place) = log.users.get(table.ids.name(u)) {
                         rows[place as usize * width..][..width].copy_from_slice(table.features.row(u));
@@ -107,10 +112,38 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
     Ok(Held { x, users, targets, shown })
 }
 
+/// Gender, age and occupation from the users of a MovieLens folder.
+fn movielens_labels(folder: &Path) -> Result<Labels> {
+    let users = movielens::users(folder)?;
+    if users.is_empty() {
+        let what = "has no users.dat, so there are no labels in it";
+        return Err(Error::data(folder, cadet::At::File, what).into());
+    }
+    let mut ids = Ids::new();
+    let mut columns =
+        ["gender", "age", "occupation"].map(|n| LabelColumn { name: n.into(), ..LabelColumn::default() });
+    for user in &users {
+        ids.intern(IdRef::Int(user.user_id))?;
+        for (column, label) in
+            columns.iter_mut().zip([user.gender.clone(), user.age.to_string(), user.occupation.to_string()])
+        {
+            let place = column.categories.iter().position(|c| *c == label).unwrap_or_else(|| {
+                column.categories.push(label);
+                column.categories.len() - 1
+            });
+            column.rows.push(Some(place as u32));
+        }
+    }
+    Ok(Labels { ids, columns: columns.into() })
+}
+
 type LabelAuc = (String, LabelRule, Option<Summary>);
 
 fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str) -> Result<Vec<LabelAuc>> {
-    let labels = read_labels(path, user_col)?;
+    let labels = match movielens::is_folder(path) {
+        true => movielens_labels(path)?,
+        false => read_labels(path, user_col)?,
+    };
     let mut found = Vec::new();
     for column in &labels.columns {
         let mut category = vec![None; log.users.len()];

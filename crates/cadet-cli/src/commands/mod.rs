@@ -56,10 +56,10 @@ fn read_ready_users(path: &Path, model: &Model, log: &LogFlags) -> Result<UserTa
         let why = "this model learned its features from exposures, so it takes none from a file: train with --users";
         return Err(Error::config("--users", why).into());
     }
-    let names = &model.manifest.data.feature_names;
+    let names = &model.manifest.data.feature_columns;
     let options = UserOptions {
         user: log.user_col.clone(),
-        columns: (names.len() > 1).then(|| names.clone()),
+        columns: (!names.is_empty()).then(|| names.clone()),
         skip_bad: log.skip_bad,
     };
     let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;

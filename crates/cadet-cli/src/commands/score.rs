@@ -14,8 +14,8 @@ use crate::output;
 
 /// Pairs scored together.
 const CHUNK: usize = 1 << 18;
-/// Users whose items are ranked together.
-const BLOCK: usize = 1024;
+/// Pairs whose scores are held at once while the items of users are ranked.
+const RANKED: usize = 1 << 25;
 
 const OK: &str = "ok";
 const UNKNOWN_USER: &str = "unknown_user";
@@ -23,17 +23,18 @@ const UNKNOWN_ITEM: &str = "unknown_item";
 const UNTRAINED_ITEM: &str = "untrained_item";
 
 pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
+    // A wrong file is told before the model is loaded.
+    let open = |path| PairReader::open(path, &columns(&args.log, None), args.log.skip_bad);
+    let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;
     let model = store::load(&args.model)?;
     let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &args.log)).transpose()?;
     let scorer = Scorer::new(&model)?;
     let halves = scorer.halves(&stacked(&model, extra.as_ref())?)?;
     let job = Job { model: &model, extra: extra.as_ref(), scorer, halves };
     let mut table = Table::create(args)?;
-    match &args.pairs {
-        Some(path) => {
+    match pairs {
+        Some(mut pairs) => {
             let bar = output::bar("scoring", None);
-            let mut pairs = PairReader::open(path, &columns(&args.log, None), args.log.skip_bad)
-                .map_err(|e| args.log.hint(e))?;
             while let Some(chunk) = pairs.next_chunk(CHUNK).map_err(|e| args.log.hint(e))? {
                 job.score_pairs(&chunk, &mut table)?;
                 bar.set_message(format!("{} pairs", output::count(pairs.rows())));
@@ -122,9 +123,9 @@ impl Job<'_> {
                 let users: Vec<u32> =
                     group.iter().filter_map(|i| places[chunk.rows()[*i as usize].0 as usize]).collect();
                 let task = TaskId(tasks[item as usize].unwrap_or_default());
-                self.scorer.task(task).verdicts(&self.halves.select(&users))
+                Ok(self.scorer.task(task)?.verdicts(&self.halves.select(&users)))
             })
-            .collect();
+            .collect::<cadet::Result<_>>()?;
         for (group, verdicts) in groups.iter().zip(verdicts) {
             group.iter().zip(verdicts).for_each(|(i, v)| rows[*i as usize].verdict = Some(v));
         }
@@ -137,21 +138,22 @@ impl Job<'_> {
     fn score_all(&self, args: &Score, table: &mut Table) -> Result<()> {
         let tasks = self.trained();
         let bar = output::bar("scoring", Some(tasks.len() as u64));
-        let users = self.user_names();
+        let places = self.places();
+        let halves = self.halves.select(&places);
         // A few items side by side, then written in order.
         for group in tasks.chunks(4 * rayon::current_num_threads()) {
             let scored: Vec<Vec<(u32, Row)>> = group
                 .par_iter()
                 .map(|task| {
-                    let verdicts = self.scorer.task(*task).verdicts(&self.halves);
+                    let verdicts = self.scorer.task(*task)?.verdicts(&halves);
                     let mut rows: Vec<(u32, Row)> =
-                        (0..).zip(verdicts).map(|(u, v)| (u, self.row(*task, u, v))).collect();
+                        places.iter().zip(verdicts).map(|(u, v)| (*u, self.row(*task, *u, v))).collect();
                     keep_top(&mut rows, args, |(_, row)| row.verdict.map_or(0.0, |v| v.familiarity));
-                    rows
+                    Ok(rows)
                 })
-                .collect();
+                .collect::<cadet::Result<_>>()?;
             for (task, scored) in group.iter().zip(scored) {
-                let names: Vec<IdRef<'_>> = scored.iter().map(|(u, _)| users[*u as usize]).collect();
+                let names: Vec<IdRef<'_>> = scored.iter().map(|(u, _)| self.name(*u)).collect();
                 let items = vec![self.model.items.name(task.0); scored.len()];
                 let rows: Vec<Row> = scored.iter().map(|(_, row)| *row).collect();
                 table.write(&names, &items, &rows)?;
@@ -164,10 +166,9 @@ impl Job<'_> {
     /// The top items of every user.
     fn score_top_items(&self, args: &Score, table: &mut Table) -> Result<()> {
         let tasks = self.trained();
-        let users = self.user_names();
-        let bar = output::bar("scoring", Some(users.len() as u64));
-        let all: Vec<u32> = (0..users.len() as u32).collect();
-        for block in all.chunks(BLOCK) {
+        let places = self.places();
+        let bar = output::bar("scoring", Some(places.len() as u64));
+        for block in places.chunks((RANKED / tasks.len().max(1)).clamp(16, 1024)) {
             let halves = self.halves.select(block);
             let matrix = self.model.ratio.matrix(&tasks, &halves);
             let tops: Vec<Vec<(u32, f32)>> = (0..block.len())
@@ -185,19 +186,16 @@ impl Job<'_> {
                 wanted.extend(top.iter().enumerate().map(|(rank, (t, _))| (*t, u as u32, rank as u32)));
             }
             wanted.sort_unstable();
-            let judged: Vec<((u32, u32), Verdict)> = wanted
-                .chunk_by(|a, b| a.0 == b.0)
-                .collect::<Vec<_>>()
+            let groups: Vec<_> = wanted.chunk_by(|a, b| a.0 == b.0).collect();
+            let judged: Vec<Vec<((u32, u32), Verdict)>> = groups
                 .into_par_iter()
-                .flat_map_iter(|group| {
-                    let ready = self.scorer.task(tasks[group[0].0 as usize]);
-                    let tops = &tops;
-                    group.iter().map(move |(_, u, rank)| {
-                        ((*u, *rank), ready.verdict(tops[*u as usize][*rank as usize].1))
-                    })
+                .map(|group| {
+                    let ready = self.scorer.task(tasks[group[0].0 as usize])?;
+                    let verdict = |u: u32, rank: u32| ready.verdict(tops[u as usize][rank as usize].1);
+                    Ok(group.iter().map(|(_, u, rank)| ((*u, *rank), verdict(*u, *rank))).collect())
                 })
-                .collect();
-            let mut judged = judged;
+                .collect::<cadet::Result<_>>()?;
+            let mut judged = judged.concat();
             judged.sort_unstable_by_key(|(place, _)| *place);
             let place = |u: u32, rank: u32| tasks[tops[u as usize][rank as usize].0 as usize];
             let rows: Vec<Row> = judged
@@ -205,7 +203,7 @@ impl Job<'_> {
                 .map(|((u, rank), v)| self.row(place(*u, *rank), block[*u as usize], *v))
                 .collect();
             let names: Vec<IdRef<'_>> =
-                judged.iter().map(|((u, _), _)| users[block[*u as usize] as usize]).collect();
+                judged.iter().map(|((u, _), _)| self.name(block[*u as usize])).collect();
             let items: Vec<IdRef<'_>> =
                 judged.iter().map(|((u, rank), _)| self.model.items.name(place(*u, *rank).0)).collect();
             table.write(&names, &items, &rows)?;
@@ -215,11 +213,7 @@ impl Job<'_> {
     }
 
     fn row(&self, task: TaskId, place: u32, verdict: Verdict) -> Row {
-        let users = self.model.users.len() as u32;
-        let known = match self.extra {
-            Some(table) if place >= users => self.model.users.get(table.ids.name(place - users)),
-            _ => Some(place),
-        };
+        let known = self.model.users.get(self.name(place));
         let times_seen = known.map_or(0, |u| self.model.exposures.audience(task).times_seen(u));
         Row { verdict: Some(verdict), times_seen, status: OK }
     }
@@ -228,10 +222,20 @@ impl Job<'_> {
         (0..).map(TaskId).zip(&self.model.trained).filter(|(_, t)| **t).map(|(task, _)| task).collect()
     }
 
-    fn user_names(&self) -> Vec<IdRef<'_>> {
-        let known = (0..self.model.users.len() as u32).map(|u| self.model.users.name(u));
-        let extra = self.extra.into_iter().flat_map(|t| (0..t.ids.len() as u32).map(|u| t.ids.name(u)));
-        known.chain(extra).collect()
+    /// Every user once: those of the model whose features were not given anew, then those given.
+    fn places(&self) -> Vec<u32> {
+        let known = self.model.users.len() as u32;
+        let given = |u: &u32| self.extra.is_some_and(|t| t.ids.get(self.model.users.name(*u)).is_some());
+        let extra = known..known + self.extra.map_or(0, |t| t.ids.len() as u32);
+        (0..known).filter(|u| !given(u)).chain(extra).collect()
+    }
+
+    fn name(&self, place: u32) -> IdRef<'_> {
+        let known = self.model.users.len() as u32;
+        match self.extra {
+            Some(table) if place >= known => table.ids.name(place - known),
+            _ => self.model.users.name(place),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
 use cadet::store::{self, Checkpoint};
 use cadet::trainer::{End, Progress, Signal, Watch};
-use cadet::{At, Error, InstanceId};
 use cadet_data::{Log, ReadOptions, UserOptions, align, read_exposures, read_users};
 use indicatif::ProgressBar;
 
@@ -21,12 +20,13 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let clock = Instant::now();
     let settings = settings::resolve(&args.settings, global.seed)?;
     store::check_writable(&args.out)?;
+    args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let read = read_log(&args.data, &args.log, args.weight_col.clone())?;
     let log = with_features(read, args)?;
     let mut watch = Watcher::new(Some(&args.out), args.resume);
     output::listen_for_ctrl_c();
     let mut model = pipeline::fit(log, &settings, &mut watch)?;
-    fill_costs(&mut model, clock);
+    fill_costs(&mut model, clock, 0.0);
     store::save(&model, &args.out)?;
     if model.manifest.history.end != End::Interrupted {
         watch.forget()?;
@@ -40,10 +40,11 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     }
 }
 
-pub(crate) fn fill_costs(model: &mut Model, clock: Instant) {
+/// Says in the manifest what it took since `clock` and `cpu_before`.
+pub(crate) fn fill_costs(model: &mut Model, clock: Instant, cpu_before: f64) {
     let train = &mut model.manifest.train;
     train.wall_seconds = clock.elapsed().as_secs_f64();
-    train.cpu_seconds = cost::cpu_seconds();
+    train.cpu_seconds = cost::cpu_seconds() - cpu_before;
     train.peak_rss_bytes = cost::peak_rss_bytes();
 }
 
@@ -64,36 +65,37 @@ pub(crate) fn read_log(data: &[PathBuf], flags: &LogFlags, weight: Option<String
 
 /// Joins the log with the users file, where there is one.
 fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
-    let mut sources: Vec<String> = log.sources.iter().map(|s| s.path.display().to_string()).collect();
-    let mut exposures = log.exposures;
-    let features = match &args.users {
-        None => None,
-        Some(path) => {
-            let columns = args.feature_cols.clone();
-            let options =
-                UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
-            let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
-            output::warn_skipped(&table.skipped);
-            sources.push(path.display().to_string());
-            let aligned = align(&table, &log.users, args.log.skip_bad)?;
-            if !aligned.missing.is_empty() {
-                let before = exposures.len();
-                exposures = exposures.filter(|_, u: InstanceId| aligned.missing.binary_search(&u.0).is_err());
-                tracing::warn!(
-                    "left out {} exposures of {} users without features in {}",
-                    output::count(before - exposures.len()),
-                    output::count(aligned.missing.len()),
-                    path.display()
-                );
-                if exposures.is_empty() {
-                    let what = "has features for none of the users in the log: check the ids and --user-col";
-                    return Err(Error::data(path, At::File, what).into());
-                }
-            }
-            Some(aligned.features)
-        }
+    let sources = log.sources.iter().map(|s| s.path.display().to_string()).collect();
+    let mut joined = pipeline::Log {
+        users: log.users,
+        items: log.items,
+        exposures: log.exposures,
+        features: None,
+        feature_columns: Vec::new(),
+        sources,
     };
-    Ok(pipeline::Log { users: log.users, items: log.items, exposures, features, sources })
+    let Some(path) = &args.users else { return Ok(joined) };
+    let columns = args.feature_cols.clone();
+    let options = UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
+    let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&table.skipped);
+    let aligned = align(&table, &joined.users, args.log.skip_bad)?;
+    joined.sources.push(path.display().to_string());
+    joined.feature_columns = table.columns;
+    joined.features = Some(aligned.features);
+    if aligned.missing.is_empty() {
+        return Ok(joined);
+    }
+    let (users, before) = (joined.users.len(), joined.exposures.len());
+    let keep: Vec<bool> = (0..users as u32).map(|u| aligned.missing.binary_search(&u).is_err()).collect();
+    let joined = joined.keep_users(&keep)?;
+    tracing::warn!(
+        "left out {} exposures of {} users without features in {}",
+        output::count(before - joined.exposures.len()),
+        output::count(aligned.missing.len()),
+        path.display()
+    );
+    Ok(joined)
 }
 
 /// Shows progress, keeps checkpoints, and listens for Ctrl-C.
@@ -129,8 +131,8 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 
 impl Watch for Watcher {
     fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> Signal {
-        self.bar.set_length((epochs * of) as u64);
-        self.bar.set_position(((epoch - 1) * of + done) as u64);
+        self.bar.set_length(epochs.saturating_mul(of) as u64);
+        self.bar.set_position((epoch - 1).saturating_mul(of).saturating_add(done) as u64);
         if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
     }
 

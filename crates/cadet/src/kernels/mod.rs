@@ -27,10 +27,13 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// Plain Rust, for any machine.
+    #[non_exhaustive]
     Portable,
     /// AVX2 with fused multiply-add.
+    #[non_exhaustive]
     Avx2,
     /// AVX-512 (F, DQ, BW, VL).
+    #[non_exhaustive]
     Avx512,
 }
 
@@ -100,7 +103,8 @@ macro_rules! dispatch {
             $body::<crate::kernels::simd::Avx2, 4>($($arg),*)
         }
         match $kernel {
-            // SAFETY: a `Kernel` is only made of what `is_x86_feature_detected` reported.
+            // SAFETY: `available` alone makes these (the variants cannot be made outside the crate), and
+            // only where `is_x86_feature_detected` reported the instructions.
             #[cfg(target_arch = "x86_64")]
             crate::kernels::Kernel::Avx512 => unsafe { avx512($($arg),*) },
             // SAFETY: as above.
