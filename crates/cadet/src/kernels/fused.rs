@@ -458,9 +458,7 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
             Output::PerTask => task_rows[r % count],
         };
         let mut slopes = [0.0f32; TILE_ROWS];
-        for (r, slope) in slopes[..rows].iter_mut().enumerate() {
-            *slope = dot::<V>(h.add(r * last), output(r), last) + *output(r).add(last);
-        }
+        apply_outputs::<V>(h, output, last, &mut slopes[..rows]);
         let loss = softplus_and_slopes(&mut slopes, count, scale);
 
         // Backward through the output.
@@ -536,17 +534,38 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
     }
 }
 
+/// `out[r] = h[r] · output(r) + bias`, where an output row has its bias after its `width` weights.
+///
 /// # Safety
-/// Both have `width` floats, a multiple of `PAD`.
+/// `h` has `out.len() · width` floats and every output row `width + 1`; `width` is a multiple of `PAD`.
 #[inline(always)]
-unsafe fn dot<V: Simd>(a: *const f32, b: *const f32, width: usize) -> f32 {
+unsafe fn apply_outputs<V: Simd>(
+    h: *const f32,
+    output: impl Fn(usize) -> *const f32,
+    width: usize,
+    out: &mut [f32],
+) {
     // SAFETY: as promised.
-    unsafe {
+    let products = |r: usize| unsafe {
+        let (a, b) = (h.add(r * width), output(r));
         let mut sum = V::load(a).mul(V::load(b));
         for n in (V::LANES..width).step_by(V::LANES) {
             sum = sum.fma(V::load(a.add(n)), V::load(b.add(n)));
         }
-        sum.sum()
+        sum
+    };
+    let whole = out.len() / 8 * 8;
+    for r in (0..whole).step_by(8) {
+        // SAFETY: as promised.
+        let sums = unsafe { V::sums(std::array::from_fn(|i| products(r + i))) };
+        for (i, sum) in sums.into_iter().enumerate() {
+            // SAFETY: as promised.
+            out[r + i] = sum + unsafe { *output(r + i).add(width) };
+        }
+    }
+    for (r, out) in out.iter_mut().enumerate().skip(whole) {
+        // SAFETY: as promised.
+        *out = unsafe { products(r).sum() + *output(r).add(width) };
     }
 }
 
@@ -722,10 +741,8 @@ fn responses<V: Simd, const R: usize>(
     for (halves, out) in halves.chunks(TILE_ROWS * net.first_width()).zip(out.chunks_mut(TILE_ROWS)) {
         tile_trunk::<V, R>(net, halves, task_half, scratch);
         let h = scratch.activations[scratch.activations.len() - 1].as_ptr();
-        for (r, out) in out.iter_mut().enumerate() {
-            // SAFETY: an output row has `last` weights and its bias.
-            *out = unsafe { dot::<V>(h.add(r * last), output, last) + *output.add(last) };
-        }
+        // SAFETY: the dispatcher chose `V`; an output row has `last` weights and its bias.
+        unsafe { apply_outputs::<V>(h, |_| output, last, out) };
     }
 }
 

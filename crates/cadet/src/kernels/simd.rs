@@ -22,6 +22,12 @@ pub(crate) trait Simd: Copy {
     unsafe fn gated(self, gate: Self) -> Self;
     /// The sum of the lanes.
     unsafe fn sum(self) -> f32;
+    /// The sums of eight vectors, each bit for bit what `sum` gives.
+    #[inline(always)]
+    unsafe fn sums(vectors: [Self; 8]) -> [f32; 8] {
+        // SAFETY: the caller has the instructions.
+        vectors.map(|v| unsafe { v.sum() })
+    }
 }
 
 /// Asks for a row of floats to be brought near, where the machine can be asked.
@@ -202,6 +208,29 @@ mod x86 {
         #[inline(always)]
         unsafe fn sum(self) -> f32 {
             unsafe { _mm512_reduce_add_ps(self.0) }
+        }
+        #[inline(always)]
+        unsafe fn sums(v: [Self; 8]) -> [f32; 8] {
+            // Halves are added as in `sum`, lane i to i + 8, then + 4, + 2, + 1; each step packs two vectors into one.
+            unsafe {
+                let by_8 = |a: Self, b: Self| {
+                    let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a.0, b.0);
+                    _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a.0, b.0))
+                };
+                let by_4 = |a: __m512, b: __m512| {
+                    let low = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+                    _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b))
+                };
+                let first = by_4(by_8(v[0], v[1]), by_8(v[2], v[3]));
+                let second = by_4(by_8(v[4], v[5]), by_8(v[6], v[7]));
+                let low = _mm512_shuffle_ps::<0b01_00_01_00>(first, second);
+                let by_2 = _mm512_add_ps(low, _mm512_shuffle_ps::<0b11_10_11_10>(first, second));
+                let even = _mm512_shuffle_ps::<0b10_00_10_00>(by_2, by_2);
+                let done = _mm512_add_ps(even, _mm512_shuffle_ps::<0b11_01_11_01>(by_2, by_2));
+                let mut all = [0.0f32; 16];
+                _mm512_storeu_ps(all.as_mut_ptr(), done);
+                std::array::from_fn(|i| all[4 * (i % 4) + i / 4])
+            }
         }
     }
 }
