@@ -31,6 +31,11 @@ pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
     let mut r = 0;
     // SAFETY: all offsets stay inside what the caller promised.
     unsafe {
+        // A single vector of columns leaves registers for more rows, and needs them to hide the latency.
+        while width == V::LANES && r + 16 <= x.len() {
+            block::<V, 16, 1>(&x[r..], depth, &start[r..], w, width, 0, out.add(r * width), then);
+            r += 16;
+        }
         while r + R <= x.len() {
             block_of_rows::<V, R>(&x[r..], depth, &start[r..], w, width, out.add(r * width), then);
             r += R;
