@@ -10,6 +10,7 @@ use crate::heads::Heads;
 use crate::ids::{Ids, Names};
 use crate::init::{learned, random};
 use crate::instances::Instances;
+use crate::kernels::Kernel;
 use crate::model::{DataInfo, Manifest, Model, PreEmbedding, TrainInfo};
 use crate::ratio::Ratio;
 use crate::rng::{Purpose, Rng};
@@ -121,7 +122,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         return Err(Error::Shape { what, expected, found });
     }
     let sha256 = crate::store::fingerprint(&log);
-    watch.begin(&format!("{sha256} {settings:?}"))?;
+    let (version, kernel) = (env!("CARGO_PKG_VERSION"), Kernel::chosen()?.name());
+    watch.begin(&format!("{sha256} {version} {kernel} {settings:?}"))?;
     let Log { users, items, exposures, features: given, feature_columns, sources } = log;
     let kept = split::tasks_with_at_least(&exposures, settings.min_exposures);
     let kept = kept.as_ref();
@@ -225,8 +227,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let manifest = Manifest {
         format: crate::store::FORMAT.into(),
         version: crate::store::VERSION,
-        cadet: env!("CARGO_PKG_VERSION").into(),
-        kernel: ratio.kernel().name().into(),
+        cadet: version.into(),
+        kernel: kernel.into(),
         settings: settings.clone(),
         data,
         train,
