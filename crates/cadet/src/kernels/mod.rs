@@ -12,6 +12,7 @@
 mod adam;
 mod fused;
 mod gemm;
+mod pointwise;
 mod simd;
 #[cfg(test)]
 mod tests;

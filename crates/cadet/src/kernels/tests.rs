@@ -1,7 +1,7 @@
 //! Every kernel against a plain scalar net in double precision, and that net against finite differences.
 
 use super::fused::Matrix;
-use super::fused::{exp_negative, log_one_plus};
+use super::pointwise::{exp_negative, log_one_plus};
 use super::*;
 use crate::instances::Instances;
 use crate::rng::{Purpose, Rng};
