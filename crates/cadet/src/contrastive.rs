@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::estimator::{Estimator, Rates, Tensor, take};
 use crate::instances::Instances;
-use crate::kernels::{Adam, AdamConfig, Kernel, Mlp, Output, Pairs, Scratch, Shape};
+use crate::kernels::{Adam, AdamConfig, Floats, Kernel, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to};
 use crate::rng::{self, Purpose, Rng};
 use crate::sampler::Batch;
 use crate::{Error, Result};
@@ -22,12 +22,12 @@ pub struct Contrastive {
     kernel: Kernel,
     seed: u64,
     pub(crate) net: Mlp,
-    pub(crate) table: Vec<f32>,
+    pub(crate) table: Floats,
     adam: AdamConfig,
     pub(crate) steps: u64,
     pub(crate) net_moments: [Vec<f32>; 2],
     /// Both moments of a task's row, side by side.
-    pub(crate) table_moments: Vec<f32>,
+    pub(crate) table_moments: Floats,
     work: Work,
 }
 
@@ -35,7 +35,7 @@ pub struct Contrastive {
 #[derive(Debug, Clone, Default)]
 struct Work {
     chunks: Vec<Scratch>,
-    task_gradient: Vec<f32>,
+    task_gradient: Floats,
     losses: Vec<f64>,
     /// The step in which a task was last met, and its first place in that batch.
     met: Vec<(u32, u32)>,
@@ -73,12 +73,12 @@ impl Contrastive {
             net.write(&matrix, &values);
         }
         net.update(|_| {});
-        let table = vec![0.0; tasks * net.shape().task_stride()];
+        let table = Floats::zeros(tasks * net.shape().task_stride());
         let mut model = Self {
             kernel: Kernel::chosen()?,
             seed,
             net_moments: [vec![0.0; net.theta().len()], vec![0.0; net.theta().len()]],
-            table_moments: vec![0.0; 2 * table.len()],
+            table_moments: Floats::zeros(2 * table.len()),
             work: Work { met: vec![(0, 0); tasks], ..Work::default() },
             steps: 0,
             net,
@@ -144,15 +144,13 @@ impl Contrastive {
     }
 
     fn update_net(&mut self, adam: Adam, chunks: usize) {
+        let kernel = self.kernel;
         let (total, others) = self.work.chunks[..chunks].split_at_mut(1);
         let total = &mut total[0].gradient;
         for other in others {
-            for (sum, value) in total.iter_mut().zip(&other.gradient) {
-                *sum += value;
-            }
+            add_to(kernel, total, &other.gradient);
         }
         let [m, v] = &mut self.net_moments;
-        let kernel = self.kernel;
         self.net.update(|theta| adam.update(kernel, theta, total, m, v));
     }
 
@@ -173,9 +171,7 @@ impl Contrastive {
                 distinct.push(i as u32);
             }
         }
-        let rows = distinct
-            .iter()
-            .map(|i| (batch.tasks[*i as usize], &task_gradient[*i as usize * stride..][..stride]));
+        let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
         adam.update_rows(self.kernel, &mut self.table, &mut self.table_moments, rows);
     }
 }
@@ -192,7 +188,7 @@ impl Estimator for Contrastive {
         while scratches.len() < chunks {
             scratches.push(self.net.scratch());
         }
-        task_gradient.resize(count * stride, 0.0);
+        task_gradient.resize(count * stride);
         losses.resize(chunks, 0.0);
         let (net, table, kernel) = (&self.net, &self.table, self.kernel);
         let (seed, step) = (self.seed, self.steps);
@@ -284,7 +280,7 @@ impl Estimator for Contrastive {
         let tensors = vec![
             Tensor::matrix("net.m", 1, m.len(), m.clone()),
             Tensor::matrix("net.v", 1, v.len(), v.clone()),
-            Tensor::matrix("tasks.mv", 1, self.table_moments.len(), self.table_moments.clone()),
+            Tensor::matrix("tasks.mv", 1, self.table_moments.len(), self.table_moments.to_vec()),
         ];
         (self.steps, tensors)
     }
@@ -293,7 +289,8 @@ impl Estimator for Contrastive {
         let theta = self.net.theta().len();
         self.net_moments =
             [take(&mut tensors, "net.m", &[1, theta])?, take(&mut tensors, "net.v", &[1, theta])?];
-        self.table_moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
+        let moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
+        self.table_moments.copy_from_slice(&moments);
         self.steps = steps;
         Ok(())
     }

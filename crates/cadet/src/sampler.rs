@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exposures::{Exposures, TaskId};
+use crate::kernels::prefetch;
 use crate::rng::Rng;
 use crate::{Error, Result};
 
@@ -30,6 +31,9 @@ pub struct Batch {
     /// An instance of the population for each.
     pub negatives: Vec<u32>,
 }
+
+/// Draws whose memory is asked for before the first is read.
+const AHEAD: usize = 128;
 
 /// Draws batches.
 #[derive(Debug)]
@@ -96,31 +100,61 @@ impl<'a> Sampler<'a> {
         batch.negatives.clear();
         // In three passes, so that the memory reads of many draws are under way at once.
         batch.tasks.extend((0..count).map(|_| self.mine.draw(rng)));
-        batch
-            .positives
-            .extend((0..count).map(|i| self.audience_member(self.tasks[batch.tasks[i] as usize], rng)));
-        batch.negatives.extend((0..count).map(|_| self.population_member(rng)));
+        for tasks in batch.tasks.chunks(AHEAD) {
+            let place = |task: &u32| self.place_in_audience(self.tasks[*task as usize], rng);
+            self.read(tasks.iter().map(place), &mut batch.positives);
+        }
+        match &self.population {
+            Population::Uniform(_) => batch.negatives.extend((0..count).map(|_| self.population_member(rng))),
+            _ => {
+                for start in (0..count).step_by(AHEAD) {
+                    let draws = start..count.min(start + AHEAD);
+                    self.read(draws.map(|_| self.place_in_population(rng)), &mut batch.negatives);
+                }
+            }
+        }
     }
 
-    /// x ~ q_t
-    #[inline]
-    fn audience_member(&self, task: TaskId, rng: &mut Rng) -> u32 {
+    /// Reads the instances at some places, all asked for before the first is read: their memory is far apart.
+    #[inline(always)]
+    fn read(&self, places: impl Iterator<Item = usize>, into: &mut Vec<u32>) {
+        let instances = self.exposures.instances();
+        let (mut ahead, mut count) = ([0; AHEAD], 0);
+        for (to, place) in ahead.iter_mut().zip(places) {
+            *to = place;
+            prefetch(&instances[place..=place]);
+            count += 1;
+        }
+        into.extend(ahead[..count].iter().map(|place| instances[*place]));
+    }
+
+    /// Where x ~ q_t stands in the list of exposures.
+    #[inline(always)]
+    fn place_in_audience(&self, task: TaskId, rng: &mut Rng) -> usize {
         let offsets = self.exposures.offsets();
         let (start, end) = (offsets[task.0 as usize] as usize, offsets[task.0 as usize + 1] as usize);
         let place = match &self.rows {
             None => rng.below(end - start),
             Some(rows) => rows.draw_within(start..end, rng) as usize,
         };
-        self.exposures.instances()[start + place]
+        start + place
+    }
+
+    /// Where x̃ ~ p stands in the list of exposures.
+    #[inline(always)]
+    fn place_in_population(&self, rng: &mut Rng) -> usize {
+        match &self.population {
+            Population::Weighted(tasks) => self.place_in_audience(TaskId(tasks.draw(rng)), rng),
+            _ => rng.below(self.exposures.len()),
+        }
     }
 
     /// x̃ ~ p
     #[inline]
     pub fn population_member(&self, rng: &mut Rng) -> u32 {
         match &self.population {
-            Population::EveryExposure => self.exposures.instances()[rng.below(self.exposures.len())],
-            Population::Weighted(tasks) => self.audience_member(TaskId(tasks.draw(rng)), rng),
             Population::Uniform(instances) => instances[rng.below(instances.len())],
+            _ => self.exposures.instances()[self.place_in_population(rng)],
         }
     }
 }

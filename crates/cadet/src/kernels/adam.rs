@@ -59,19 +59,48 @@ impl Adam {
 impl Adam {
     /// Moves single rows of `table` against their gradients; `moments` keeps both moments of a row side by
     /// side. A row that gets no gradient is left alone, its moments too.
-    pub fn update_rows<'a>(
-        self,
-        kernel: Kernel,
-        table: &mut [f32],
-        moments: &mut [f32],
-        rows: impl Iterator<Item = (u32, &'a [f32])>,
-    ) {
-        for (row, gradient) in rows {
-            let (at, stride) = (row as usize * gradient.len(), gradient.len());
-            let (m, v) = moments[2 * at..2 * (at + stride)].split_at_mut(stride);
-            self.update(kernel, &mut table[at..at + stride], gradient, m, v);
-        }
+    pub fn update_rows(self, kernel: Kernel, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>) {
+        let adam = self;
+        dispatch!(
+            kernel,
+            fn(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>),
+            update_rows
+        );
     }
+}
+
+/// Rows of a table and their gradients: `gradients[i]` belongs to row `tasks[i]`, for each i of `places`.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    /// The places that count.
+    pub places: &'a [u32],
+    /// Rows of the table.
+    pub tasks: &'a [u32],
+    /// Their gradients, one after the other.
+    pub gradients: &'a [f32],
+    /// Floats per row.
+    pub stride: usize,
+}
+
+#[inline(always)]
+fn update_rows<V: Simd, const R: usize>(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>) {
+    let stride = rows.stride;
+    for i in rows.places {
+        let at = rows.tasks[*i as usize] as usize * stride;
+        let gradient = &rows.gradients[*i as usize * stride..][..stride];
+        let (m, v) = moments[2 * at..2 * (at + stride)].split_at_mut(stride);
+        update::<V, R>(adam, &mut table[at..at + stride], gradient, m, v);
+    }
+}
+
+/// `sums += values`
+pub fn add_to(kernel: Kernel, sums: &mut [f32], values: &[f32]) {
+    dispatch!(kernel, fn(sums: &mut [f32], values: &[f32]), add);
+}
+
+#[inline(always)]
+fn add<V: Simd, const R: usize>(sums: &mut [f32], values: &[f32]) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
 #[inline(always)]

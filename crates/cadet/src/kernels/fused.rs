@@ -13,7 +13,7 @@
 use super::gemm::{Then, add_outer, rows_times};
 use super::pointwise::{drop_units, mix, softplus_and_slopes};
 use super::simd::{PAD, Simd, prefetch};
-use super::{Kernel, dispatch};
+use super::{Floats, Kernel, dispatch};
 use crate::instances::Instances;
 
 const TILE_PAIRS: usize = 32;
@@ -84,8 +84,8 @@ pub struct Mlp {
     /// Layer 1 has `features + embedding` inputs, the others the padded width before them.
     layers: Vec<Layer>,
     output_at: usize,
-    theta: Vec<f32>,
-    transposed: Vec<f32>,
+    theta: Floats,
+    transposed: Floats,
 }
 
 /// A matrix of the net without its padding, for the model folder.
@@ -114,12 +114,12 @@ pub struct Pairs<'a> {
 #[derive(Debug, Clone)]
 pub struct Scratch {
     /// The gradient of `θ`, added up by [`Mlp::gradients`].
-    pub gradient: Vec<f32>,
-    from_tasks: Vec<f32>,
-    activations: Vec<Vec<f32>>,
-    delta: Vec<f32>,
-    upstream: Vec<f32>,
-    zeros: Vec<f32>,
+    pub gradient: Floats,
+    from_tasks: Floats,
+    activations: Vec<Floats>,
+    delta: Floats,
+    upstream: Floats,
+    zeros: Floats,
 }
 
 impl Mlp {
@@ -142,7 +142,7 @@ impl Mlp {
         if shape.output == Output::Shared {
             at += shape.last() + PAD;
         }
-        Self { layers, output_at, theta: vec![0.0; at], transposed: vec![0.0; transposed_at], shape }
+        Self { layers, output_at, theta: Floats::zeros(at), transposed: Floats::zeros(transposed_at), shape }
     }
 
     /// The sizes.
@@ -220,12 +220,12 @@ impl Mlp {
         let widest = self.layers.iter().map(|l| l.width).max().unwrap_or(PAD);
         let first = self.layers[0].width;
         Scratch {
-            gradient: vec![0.0; self.theta.len()],
-            from_tasks: vec![0.0; TILE_PAIRS * first],
-            activations: self.layers.iter().map(|l| vec![0.0; TILE_ROWS * l.width]).collect(),
-            delta: vec![0.0; TILE_ROWS * widest],
-            upstream: vec![0.0; TILE_ROWS * widest.max(padded(self.shape.embedding))],
-            zeros: vec![0.0; widest.max(padded(self.shape.embedding))],
+            gradient: Floats::zeros(self.theta.len()),
+            from_tasks: Floats::zeros(TILE_PAIRS * first),
+            activations: self.layers.iter().map(|l| Floats::zeros(TILE_ROWS * l.width)).collect(),
+            delta: Floats::zeros(TILE_ROWS * widest),
+            upstream: Floats::zeros(TILE_ROWS * widest.max(padded(self.shape.embedding))),
+            zeros: Floats::zeros(widest.max(padded(self.shape.embedding))),
         }
     }
 

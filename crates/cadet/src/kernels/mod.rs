@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 mod adam;
+mod floats;
 mod fused;
 mod gemm;
 mod pointwise;
@@ -19,8 +20,10 @@ mod tests;
 
 use std::sync::OnceLock;
 
-pub use adam::{Adam, AdamConfig};
+pub use adam::{Adam, AdamConfig, Rows, add_to};
+pub use floats::Floats;
 pub use fused::{Mlp, Output, Pairs, Scratch, Shape};
+pub(crate) use simd::prefetch;
 
 use crate::{Error, Result};
 

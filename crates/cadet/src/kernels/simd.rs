@@ -30,9 +30,9 @@ pub(crate) trait Simd: Copy {
     }
 }
 
-/// Asks for a row of floats to be brought near, where the machine can be asked.
+/// Asks for a row of 32-bit numbers to be brought near, where the machine can be asked.
 #[inline(always)]
-pub(crate) fn prefetch(row: &[f32]) {
+pub(crate) fn prefetch<T>(row: &[T]) {
     const LINE: usize = 16;
     for line in row.chunks(LINE) {
         // SAFETY: a prefetch never faults.

@@ -129,7 +129,7 @@ impl Case {
                 *sum += value;
             }
         }
-        (loss / self.tasks.len() as f64, scratch.gradient, table)
+        (loss / self.tasks.len() as f64, scratch.gradient.to_vec(), table)
     }
 }
 
