@@ -177,11 +177,19 @@ impl Contrastive {
 }
 
 impl Estimator for Contrastive {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(
+        &mut self,
+        x: &Instances,
+        batch: &Batch,
+        rates: Rates,
+        meanwhile: &mut (dyn FnMut() + Send),
+    ) -> f64 {
         let count = batch.tasks.len();
         if count == 0 {
+            meanwhile();
             return 0.0;
         }
+        let alone = rayon::current_num_threads() == 1;
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
         let Work { chunks: scratches, task_gradient, losses, .. } = &mut self.work;
@@ -205,7 +213,7 @@ impl Estimator for Contrastive {
                 scratch.gradient.fill(0.0);
                 *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
             };
-        if rayon::current_num_threads() == 1 {
+        if alone {
             let jobs =
                 scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
             jobs.enumerate().for_each(work);
@@ -214,18 +222,28 @@ impl Estimator for Contrastive {
                 .par_iter_mut()
                 .zip(task_gradient.par_chunks_mut(CHUNK * stride))
                 .zip(losses.par_iter_mut());
-            jobs.enumerate().for_each(work);
+            // As few pieces as there are threads: each handing over costs some microseconds.
+            jobs.enumerate().with_min_len(chunks.div_ceil(rayon::current_num_threads())).for_each(work);
         }
         let loss = losses.iter().sum::<f64>() / count as f64;
 
         self.steps += 1;
         let adam = |rate| Adam::at(self.adam, rate, self.steps);
         let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
-        if rates.net > 0.0 {
-            self.update_net(for_net, chunks);
-        }
-        if rates.tasks > 0.0 {
-            self.update_tasks(for_tasks, batch, stride);
+        let mut update = || {
+            if rates.net > 0.0 {
+                self.update_net(for_net, chunks);
+            }
+            if rates.tasks > 0.0 {
+                self.update_tasks(for_tasks, batch, stride);
+            }
+        };
+        // The update is short and serial: drawing the next batch meanwhile keeps a second thread from falling asleep.
+        if alone {
+            update();
+            meanwhile();
+        } else {
+            rayon::join(update, meanwhile);
         }
         loss
     }

@@ -51,7 +51,16 @@ pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Ve
 /// A model that can be trained by [`crate::trainer`].
 pub trait Estimator {
     /// One update on a batch; returns the mean loss before it.
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64;
+    ///
+    /// `meanwhile` is other work (the next batch is drawn in it) to be done once, on another thread if the model
+    /// leaves one idle.
+    fn step(
+        &mut self,
+        x: &Instances,
+        batch: &Batch,
+        rates: Rates,
+        meanwhile: &mut (dyn FnMut() + Send),
+    ) -> f64;
 
     /// The estimate of `log q_t/p` for (task, instance) pairs; quickest where equal tasks stand together.
     fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]);

@@ -266,7 +266,6 @@ pub fn train<E: Estimator + Send + Sync>(
     let (mut batch, mut next) = (Batch::default(), Batch::default());
     let start = progress.history.epochs.len();
     let mut interrupted = false;
-    let alone = rayon::current_num_threads() == 1;
     for epoch in start..config.epochs {
         if is_over(&progress.history, config.patience) {
             break;
@@ -286,19 +285,12 @@ pub fn train<E: Estimator + Send + Sync>(
                 Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Rates { tasks: 0.0, ..both },
                 Update::Alternate => Rates { net: 0.0, ..both },
             };
-            let mut step = || model.step(x, &batch, rates);
-            let mut prepare = || {
+            let mut draw_next = || {
                 if b + 1 < batches {
-                    fill(epoch, b + 1, &mut next)
+                    fill(epoch, b + 1, &mut next);
                 }
             };
-            let loss = if alone {
-                let loss = step();
-                prepare();
-                loss
-            } else {
-                rayon::join(step, prepare).0
-            };
+            let loss = model.step(x, &batch, rates, &mut draw_next);
             if !loss.is_finite() {
                 return Err(Error::Diverged { epoch: epoch + 1, loss });
             }
