@@ -28,10 +28,13 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         .init();
 }
 
+/// More threads than any machine has use for take minutes to start.
+const MOST_THREADS: usize = 1024;
+
 /// The threads that all work is done on.
 pub(crate) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
-    if threads == Some(0) {
-        return Err(Usage("--threads: must be at least 1".into()).into());
+    if let Some(n) = threads.filter(|n| !(1..=MOST_THREADS).contains(n)) {
+        return Err(Usage(format!("--threads: must be 1 to {MOST_THREADS}, found {n}")).into());
     }
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads.unwrap_or(0))
@@ -65,11 +68,9 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    Ok(out.flush()?)
+    let end: &[u8] = if text.ends_with('\n') { b"" } else { b"\n" };
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end)).and_then(|()| out.flush());
+    Ok(written.map_err(|e| Error::io("stdout", e))?)
 }
 
 /// Prints a result for machines.
@@ -155,14 +156,12 @@ pub(crate) fn warn_skipped(skipped: &Skipped) {
 static ASKED_TO_STOP: AtomicBool = AtomicBool::new(false);
 
 /// From here on the first Ctrl-C asks to stop, and the second stops at once.
-pub(crate) fn listen_for_ctrl_c() {
-    let handler = || {
+pub(crate) fn listen_for_ctrl_c(answer: &'static str) {
+    let handler = move || {
         if ASKED_TO_STOP.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        eprintln!(
-            "\ncadet: stopping after this batch and keeping the best epoch; press Ctrl-C again to drop everything"
-        );
+        eprintln!("\ncadet: {answer}; press Ctrl-C again to drop everything");
     };
     if let Err(error) = ctrlc::set_handler(handler) {
         tracing::warn!("Ctrl-C will stop at once, without a model: {error}");

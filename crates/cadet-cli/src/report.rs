@@ -28,7 +28,7 @@ pub(crate) fn write(path: &Path, page: &Page) -> Result<()> {
         file.as_file().sync_all()?;
         file.persist(path).map(|_| ()).map_err(|e| e.error)
     };
-    write().map_err(|e| Error::io(path, e))?;
+    write().map_err(|e| Error::io(path, e.kind().into()))?;
     Ok(())
 }
 
@@ -40,8 +40,13 @@ fn readable() -> std::fs::Permissions {
 
 /// Checks, before any work is done, that a report could be written there.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    if path.exists() && !path.is_file() {
+        let what = "is there already and is not a file: choose another --report";
+        return Err(Error::data(path, cadet::At::File, what).into());
+    }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    tempfile::tempfile_in(folder).map_err(|e| Error::io(path, e))?;
+    // The error's own text names a temporary file that nobody asked for.
+    tempfile::tempfile_in(folder).map_err(|e| Error::io(path, e.kind().into()))?;
     Ok(())
 }
 

@@ -182,6 +182,12 @@ fn set(settings: &mut Map<String, Value>, key: &str, value: Value) -> Result<(),
         (Value::Array(_), one) if !one.is_array() => Value::Array(vec![one]),
         (_, value) => value,
     };
+    // JSON has no NaN and no infinity: they arrive as nothing.
+    let is_missing =
+        |v: &Value| v.is_null() || v.as_array().is_some_and(|list| list.iter().any(Value::is_null));
+    if is_missing(&value) {
+        return Err(format!("{key}: must be a finite number"));
+    }
     let shown = value.to_string();
     settings.insert(key.into(), value);
     let fits: Result<Settings, _> = serde_json::from_value(Value::Object(settings.clone()));

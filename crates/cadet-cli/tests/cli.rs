@@ -308,6 +308,11 @@ fn bad_settings_and_usage_are_refused() {
     place.refused("train log.csv --out m --valid 0.6 --test 0.6", &["valid, test"]);
     place.refused("train log.csv --out m --min-exposures 100000", &["min_exposures", "100000"]);
     place.refused("train log.csv --out m --threads 0", &["--threads"]);
+    place.refused("train log.csv --out m --threads 100000", &["--threads", "1024"]);
+    place.refused("train log.csv --out m --init-scale nan", &["init_scale", "finite"]);
+    place.refused("train log.csv --out m --learning-rate inf", &["learning_rate", "finite"]);
+    place.refused("train log.csv --out m --report .", &["--report", "not a file"]);
+    place.refused("score m log.csv --top 3 -o s.csv", &["--top", "--all"]);
     place.refused("train log.csv --out users.csv", &["users.csv", "not a model folder"]);
     place.refused("train log.csv --out /dev/null/m", &["/dev/null/m"]);
     place.write("cadet.toml", "hiden = [8]\n");

@@ -270,6 +270,13 @@ impl Pack {
         }
     }
 
+    /// SHA-256 over names and numbers.
+    fn digest(&self) -> String {
+        let mut entries: Vec<_> =
+            self.0.iter().map(|(name, _, _, bytes)| (name.as_str(), &bytes[..])).collect();
+        digest(&mut entries)
+    }
+
     fn write(&self, path: &Path, metadata: Option<HashMap<String, String>>) -> Result<()> {
         let views = self.0.iter().map(|(name, dtype, shape, bytes)| {
             TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name.as_str(), view))
@@ -281,6 +288,16 @@ impl Pack {
             .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
         write_file(path, &bytes)
     }
+}
+
+fn digest(entries: &mut [(&str, &[u8])]) -> String {
+    entries.sort_unstable();
+    let mut hash = Sha256::new();
+    for (name, bytes) in entries {
+        hash.update(name.as_bytes());
+        hash.update(bytes);
+    }
+    hex(&hash.finalize())
 }
 
 /// A file of tensors, checked.
@@ -624,7 +641,12 @@ impl Checkpoint {
         let path = self.path(stage);
         let history =
             serde_json::to_string(&progress.history).map_err(|e| Error::store(&path, e.to_string()))?;
-        let metadata = [("about", self.about.clone()), ("history", history), ("steps", steps.to_string())];
+        let metadata = [
+            ("about", self.about.clone()),
+            ("history", history),
+            ("steps", steps.to_string()),
+            ("sha256", pack.digest()),
+        ];
         let metadata = metadata.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         let partial = path.with_extension("partial");
         pack.write(&partial, Some(metadata))?;
@@ -646,6 +668,11 @@ impl Checkpoint {
             let what =
                 "was made with other data or settings: use those again, or start anew without --resume";
             return Err(file.error(what));
+        }
+        let tensors = file.tensors()?;
+        let mut entries: Vec<_> = tensors.iter().map(|(name, view)| (name, view.data())).collect();
+        if metadata.get("sha256") != Some(&digest(&mut entries)) {
+            return Err(file.error("is damaged: start anew without --resume"));
         }
         let field =
             |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     let (out, seed) = (&args.out, global.seed.unwrap_or(1));
     fs::create_dir_all(out).map_err(|e| Error::io(out, e))?;
     store::check_writable(&out.join("model"))?;
-    output::listen_for_ctrl_c();
+    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
 
     let mut results = Vec::new();
     let mut kept = None;

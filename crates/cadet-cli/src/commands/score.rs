@@ -1,6 +1,6 @@
 //! `cadet score`: familiarity, quantile, p-value and exact count for pairs, or for all of them.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cadet::model::Model;
 use cadet::scorer::{Halves, Scorer, Verdict};
 use cadet::{IdRef, TaskId, store};
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::{columns, read_ready_users, stacked};
 use crate::args::{Global, Mode, Per, Score};
 use crate::output;
+use crate::settings::Usage;
 
 /// Pairs scored together.
 const CHUNK: usize = 1 << 18;
@@ -23,6 +24,9 @@ const UNKNOWN_ITEM: &str = "unknown_item";
 const UNTRAINED_ITEM: &str = "untrained_item";
 
 pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
+    if args.top.is_some() && !args.all {
+        return Err(Usage("--top goes with --all: name the pairs, or score all of them".into()).into());
+    }
     // A wrong file is told before the model is loaded.
     let open = |path| PairReader::open(path, &columns(&args.log, None), args.log.skip_bad);
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;
@@ -32,6 +36,7 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     let halves = scorer.halves(&stacked(&model, extra.as_ref())?)?;
     let job = Job { model: &model, extra: extra.as_ref(), scorer, halves };
     let mut table = Table::create(args)?;
+    output::listen_for_ctrl_c("stopping; nothing will be written");
     match pairs {
         Some(mut pairs) => {
             let bar = output::bar("scoring", None);
@@ -273,6 +278,9 @@ impl Table {
     }
 
     fn write(&mut self, users: &[IdRef<'_>], items: &[IdRef<'_>], rows: &[Row]) -> Result<()> {
+        if output::asked_to_stop() {
+            bail!("interrupted: nothing was written");
+        }
         let of = |f: fn(&Verdict) -> f32| -> Vec<f32> {
             rows.iter().map(|r| r.verdict.as_ref().map_or(f32::NAN, f)).collect()
         };

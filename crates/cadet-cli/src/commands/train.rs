@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let read = read_log(&args.data, &args.log, args.weight_col.clone())?;
     let log = with_features(read, args)?;
     let mut watch = Watcher::new(Some(&args.out), args.resume);
-    output::listen_for_ctrl_c();
+    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let mut model = pipeline::fit(log, &settings, &mut watch)?;
     fill_costs(&mut model, clock, 0.0);
     store::save(&model, &args.out)?;
