@@ -254,4 +254,12 @@ fn a_damaged_checkpoint_is_an_error_and_no_panic() {
         let found = resume().unwrap_or_else(|_| panic!("panicked when cut to {length}"));
         assert!(found.unwrap_err().to_string().contains("ratio-net.checkpoint"), "cut to {length}");
     }
+    // One bit of a weight: without a checksum it would go on, and end elsewhere.
+    for from_the_end in [1, 1000, good.len() / 3] {
+        let mut bad = good.clone();
+        bad[good.len() - from_the_end] ^= 1;
+        fs::write(&path, &bad).unwrap();
+        let error = resume().expect("a panic").unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
+    }
 }
