@@ -177,19 +177,19 @@ mod tests {
     fn the_old_form() {
         let dir = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
-        put("ratings.dat", b"1::1193::5::978300760\n1::661::3::978302109\n2::1193::4::978298413\n");
-        put("users.dat", b"1::F::1::10::48067\r\n2::M::56::16::70072\r\n");
-        put("movies.dat", b"73::Mis\xe9rables, Les (1995)::Drama|Musical\n");
+        put("ratings.dat", b"1::90::5::1000000000\n1::77::3::1000000001\n2::90::4::1000000002\n");
+        put("users.dat", b"1::M::18::3::12345\r\n2::F::56::7::01234\r\n");
+        put("movies.dat", b"90::Caf\xe9, The Invented (1999)::Drama|Musical\n");
         let paths = [dir.path().to_owned()];
         let log = read_exposures(&paths, &ReadOptions::default(), &|_| {}).unwrap();
         assert_eq!((log.rows, log.users.len(), log.items.len()), (3, 2, 2));
-        assert_eq!(log.items.name(1), IdRef::Int(661));
+        assert_eq!(log.items.name(1), IdRef::Int(77));
         let titles = titles(dir.path()).unwrap();
-        assert_eq!(titles[0].title, "Misérables, Les (1995)");
+        assert_eq!(titles[0].title, "Café, The Invented (1999)");
         assert_eq!(titles[0].genres, ["Drama", "Musical"]);
         let users = users(dir.path()).unwrap();
-        assert_eq!((users[1].age, users[1].zip.as_str()), (56, "70072"));
-        put("ratings.dat", b"1::1193::5::978300760\n1::661::3\n");
+        assert_eq!((users[1].age, users[1].zip.as_str()), (56, "01234"));
+        put("ratings.dat", b"1::90::5::1000000000\n1::77::3\n");
         let error = read_exposures(&paths, &ReadOptions::default(), &|_| {}).unwrap_err();
         assert!(
             error.to_string().ends_with("ratings.dat line 2: expected UserID::MovieID::Rating::Timestamp"),
@@ -201,12 +201,12 @@ mod tests {
     fn the_new_form() {
         let dir = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-        put("ratings.csv", "userId,movieId,rating,timestamp\n1,296,5.0,1147880044\n");
+        put("ratings.csv", "userId,movieId,rating,timestamp\n1,90,5.0,1000000000\n");
         put("tags.csv", "userId,movieId,tag,timestamp\n");
-        put("movies.csv", "movieId,title,genres\n11,\"American President, The (1995)\",Comedy|Drama\n");
+        put("movies.csv", "movieId,title,genres\n90,\"Café, The Invented (1999)\",Comedy|Drama\n");
         let log = read_exposures(&[dir.path().to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
         assert_eq!((log.rows, log.sources.len()), (1, 1));
-        assert_eq!(titles(dir.path()).unwrap()[0].title, "American President, The (1995)");
+        assert_eq!(titles(dir.path()).unwrap()[0].title, "Café, The Invented (1999)");
         assert!(users(dir.path()).unwrap().is_empty());
     }
 }

@@ -100,7 +100,6 @@ const EXPECTED: &[(&str, &str)] = &[
         "missing_key.ndjson",
         "missing_key.ndjson line 2: no field item_id; found user_id, itemId; is it itemId? then pass --item-col itemId",
     ),
-    ("movielens", "movielens/ratings.dat line 2: expected UserID::MovieID::Rating::Timestamp"),
     ("nan_weight.csv", "nan_weight.csv line 3: weight is NaN: expected a finite number above 0"),
     ("nan_weight.ndjson", "nan_weight.ndjson line 1: weight is null: expected a finite number above 0"),
     ("nan_weight.parquet", "nan_weight.parquet row 2: weight is NaN: expected a finite number above 0"),
@@ -217,7 +216,7 @@ fn bad_rows_are_skipped_and_counted_broken_files_are_not() {
     for name in ["nan_weight.csv", "nan_weight.parquet", "null_id.parquet", "empty_id.parquet"] {
         assert_eq!(read(name).unwrap().skipped.total, 1, "{name}");
     }
-    for name in ["float_id.ndjson", "missing_key.ndjson", "bad_utf8.ndjson", "movielens"] {
+    for name in ["float_id.ndjson", "missing_key.ndjson", "bad_utf8.ndjson"] {
         assert_eq!(read(name).unwrap().skipped.total, 1, "{name}");
     }
     for name in ["truncated.csv.gz", "truncated.parquet", "float_id.parquet", "header_only.csv"] {
@@ -236,7 +235,7 @@ fn pairs_and_labels_refuse_them_too() {
     };
     for (name, _) in EXPECTED {
         let fine_as_pairs = name.contains("weight") || name.contains("_only") || *name == "no_rows.parquet";
-        if !fine_as_pairs && !name.starts_with("users_") && *name != "movielens" {
+        if !fine_as_pairs && !name.starts_with("users_") {
             assert!(pairs(name).is_err(), "{name}");
         }
     }
