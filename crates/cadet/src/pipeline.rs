@@ -294,9 +294,7 @@ fn calibrator(
         if members.is_empty() {
             return Vec::new();
         }
-        let mut of_reference = vec![0.0; reference.len()];
-        ratio.familiarity(TaskId(t), &reference, &mut of_reference);
-        of_reference.sort_unstable_by(f32::total_cmp);
+        let of_reference = ratio.sorted_familiarity(TaskId(t), &reference);
         let mut scores = vec![0.0; members.len()];
         ratio.familiarity(TaskId(t), &halves.select(members), &mut scores);
         scores.iter().map(|s| calibrate::quantile(&of_reference, *s)).collect()

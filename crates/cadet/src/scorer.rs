@@ -69,6 +69,17 @@ impl Ratio {
         self.familiarity_with(&mut scratch, task, halves, out);
     }
 
+    /// The familiarity of these users with a task, ascending: what quantiles are taken in.
+    ///
+    /// # Panics
+    /// If the task is not one of the model's.
+    pub fn sorted_familiarity(&self, task: TaskId, halves: &Halves) -> Vec<f32> {
+        let mut scores = vec![0.0; halves.len()];
+        self.familiarity(task, halves, &mut scores);
+        scores.sort_unstable_by(f32::total_cmp);
+        scores
+    }
+
     fn familiarity_with(
         &self,
         scratch: &mut crate::kernels::Scratch,
@@ -143,9 +154,7 @@ impl<'a> Scorer<'a> {
             let hint = format!("the model has {items} items");
             return Err(Error::UnknownTask { id: format!("number {}", task.0), hint });
         }
-        let mut reference = vec![0.0; self.reference.len()];
-        self.model.ratio.familiarity(task, &self.reference, &mut reference);
-        reference.sort_unstable_by(f32::total_cmp);
+        let reference = self.model.ratio.sorted_familiarity(task, &self.reference);
         Ok(TaskScorer { model: self.model, task, reference })
     }
 }

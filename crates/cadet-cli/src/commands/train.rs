@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cadet::estimator::Estimator;
+use cadet::metrics::CHANCE_LOSS;
 use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
 use cadet::store::{self, Checkpoint};
@@ -213,13 +214,13 @@ fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
         End::Interrupted => ", interrupted",
     };
     text += &format!("Kept epoch {} of {}{ended}.\n\n", best.epoch, m.history.epochs.len());
-    let mut rows =
-        vec![vec!["training loss".into(), format!("{:.4}", best.train_loss), "chance 1.3863".into()]];
+    let chance = format!("chance {CHANCE_LOSS:.4}");
+    let mut rows = vec![vec!["training loss".into(), format!("{:.4}", best.train_loss), chance.clone()]];
     if let Some(valid) = best.valid {
-        rows.push(vec!["validation loss".into(), format!("{:.4}", valid.loss), "chance 1.3863".into()]);
+        rows.push(vec!["validation loss".into(), format!("{:.4}", valid.loss), chance.clone()]);
     }
     if let Some(metrics) = &m.metrics {
-        rows.push(vec!["test loss".into(), format!("{:.4}", metrics.loss), "chance 1.3863".into()]);
+        rows.push(vec!["test loss".into(), format!("{:.4}", metrics.loss), chance.clone()]);
         if let Some(auc) = metrics.exposure_auc {
             let note = format!(
                 "mean ± sd over {} items, {} test users",
