@@ -133,13 +133,33 @@ pub fn users(folder: &Path) -> Result<Vec<User>> {
     })
 }
 
+/// What a user thought of a film.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rating {
+    /// The user.
+    pub user_id: i64,
+    /// The film.
+    pub movie_id: i64,
+    /// From 1 to 5.
+    pub stars: u8,
+}
+
+/// The ratings of a MovieLens folder in the old form, as they stand in `ratings.dat`.
+pub fn stars(folder: &Path) -> Result<Vec<Rating>> {
+    let path = folder.join("ratings.dat");
+    old_rows(&path, 4, "UserID::MovieID::Rating::Timestamp, the rating from 1 to 5", |fields| {
+        let stars = fields[2].parse().ok().filter(|stars| (1..=5).contains(stars))?;
+        Some(Rating { user_id: fields[0].parse().ok()?, movie_id: fields[1].parse().ok()?, stars })
+    })
+}
+
 /// Reads a small file whole, up to a limit.
 fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     file.take(LARGEST_FILE).read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;
     match bytes.len() as u64 == LARGEST_FILE {
-        true => Err(Error::data(path, At::File, "too large for a list of films or users")),
+        true => Err(Error::data(path, At::File, "too large to be read whole")),
         false => Ok(bytes),
     }
 }

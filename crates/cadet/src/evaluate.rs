@@ -126,26 +126,7 @@ pub fn evaluate(
     rng.shuffle(&mut users);
     users.truncate(limits.users);
     users.sort_unstable();
-    let halves = ratio.halves(held.x)?;
-    let pool = halves.select(&users);
-    let items: Vec<ItemAuc> = tasks
-        .par_iter()
-        .filter_map(|task| {
-            let exposed = held.targets.audience(*task).instances;
-            let hidden = held.shown.map_or(&[][..], |s| s.audience(*task).instances);
-            let mut of_pool = vec![0.0; users.len()];
-            ratio.familiarity(*task, &pool, &mut of_pool);
-            let misses = users.iter().zip(&of_pool);
-            let misses: Vec<f32> = misses
-                .filter(|(u, _)| exposed.binary_search(u).is_err() && hidden.binary_search(u).is_err())
-                .map(|(_, f)| *f)
-                .collect();
-            let mut hits = vec![0.0; exposed.len()];
-            ratio.familiarity(*task, &halves.select(exposed), &mut hits);
-            let auc = metrics::auc(&hits, &misses)?;
-            Some(ItemAuc { task: *task, exposures: exposed.len(), auc })
-        })
-        .collect();
+    let items = exposure_aucs(&ratio.scores(held.x)?, &tasks, &users, held.targets, held.shown);
     Ok(Evaluation {
         users: held.users.len(),
         exposures: sampler.len(),
@@ -156,6 +137,29 @@ pub fn evaluate(
         calibration: metrics::calibration(&positives, &negatives, 20),
         items,
     })
+}
+
+/// What says how familiar some instances are with a task.
+pub type Scores<'a> = dyn Fn(TaskId, &[u32]) -> Vec<f32> + Sync + 'a;
+
+/// How often an exposed user is ranked above one of `users` that is not, task by task. Who was `shown` to have seen a
+/// task counts as neither.
+pub fn exposure_aucs(
+    scores: &Scores<'_>,
+    tasks: &[TaskId],
+    users: &[u32],
+    targets: &Exposures,
+    shown: Option<&Exposures>,
+) -> Vec<ItemAuc> {
+    let aucs = tasks.par_iter().filter_map(|task| {
+        let exposed = targets.audience(*task).instances;
+        let hidden = shown.map_or(&[][..], |s| s.audience(*task).instances);
+        let free = |u: &u32| exposed.binary_search(u).is_err() && hidden.binary_search(u).is_err();
+        let others: Vec<u32> = users.iter().copied().filter(free).collect();
+        let auc = metrics::auc(&scores(*task, exposed), &scores(*task, &others))?;
+        Some(ItemAuc { task: *task, exposures: exposed.len(), auc })
+    });
+    aucs.collect()
 }
 
 fn by_size(items: &[ItemAuc]) -> Vec<SizeBucket> {
@@ -185,21 +189,32 @@ pub struct Label<'a> {
     pub category: &'a [Option<u32>],
     /// How many categories there are.
     pub categories: usize,
+    /// Which of the equally rare categories is anomalous.
+    pub ties: Ties,
+}
+
+/// Which of several categories that an audience has equally few of, often none, is the anomalous one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ties {
+    /// The one most common in the population: its absence says most.
+    #[default]
+    Common,
+    /// The first by number.
+    First,
 }
 
 /// AUC of nominal against anomalous held-out users, item by item.
 ///
 /// Audiences are those of `exposures`; scores are taken on the held-out `users` only.
 pub fn label_auc(
-    ratio: &Ratio,
-    x: &Instances,
+    scores: &Scores<'_>,
     users: &[u32],
     exposures: &Exposures,
     label: Label<'_>,
     rule: LabelRule,
     trained: &[bool],
 ) -> Result<Vec<ItemAuc>> {
-    let Label { category, categories } = label;
+    let Label { category, categories, .. } = label;
     if let Some(worst) = category.iter().flatten().max().filter(|c| **c as usize >= categories) {
         return Err(Error::Shape { what: "categories", expected: categories, found: *worst as usize + 1 });
     }
@@ -215,8 +230,6 @@ pub fn label_auc(
             labelled[c as usize].push(*user);
         }
     }
-    let halves = ratio.halves(x)?;
-    let of_category: Vec<_> = labelled.iter().map(|users| halves.select(users)).collect();
     let tasks: Vec<TaskId> = exposed_tasks(exposures);
     let aucs = tasks.par_iter().filter(|t| trained.get(t.0 as usize) == Some(&true)).filter_map(|task| {
         let mut counts = vec![0.0f64; categories];
@@ -234,17 +247,17 @@ pub fn label_auc(
         let usable: Vec<usize> =
             (0..categories).filter(|c| population[*c] > 0.0 && !labelled[*c].is_empty()).collect();
         let nominal = usable.iter().copied().max_by(|a, b| value(*a).total_cmp(&value(*b)).then(b.cmp(a)))?;
+        // Of categories that are equally rare in the audience, by default the one most common in the population.
+        let tie = |a: usize, b: usize| match label.ties {
+            Ties::Common => population[b].total_cmp(&population[a]).then(a.cmp(&b)),
+            Ties::First => a.cmp(&b),
+        };
         let anomalous =
-            usable.iter().copied().min_by(|a, b| value(*a).total_cmp(&value(*b)).then(a.cmp(b)))?;
+            usable.iter().copied().min_by(|a, b| value(*a).total_cmp(&value(*b)).then_with(|| tie(*a, *b)))?;
         if nominal == anomalous {
             return None;
         }
-        let score = |c: usize| {
-            let mut out = vec![0.0; labelled[c].len()];
-            ratio.familiarity(*task, &of_category[c], &mut out);
-            out
-        };
-        let auc = metrics::auc(&score(nominal), &score(anomalous))?;
+        let auc = metrics::auc(&scores(*task, &labelled[nominal]), &scores(*task, &labelled[anomalous]))?;
         Some(ItemAuc { task: *task, exposures: audience.len(), auc })
     });
     Ok(aucs.collect())

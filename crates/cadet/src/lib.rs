@@ -43,6 +43,7 @@ pub mod model;
 pub mod pipeline;
 pub mod ratio;
 pub mod rng;
+mod rows;
 pub mod sampler;
 pub mod scorer;
 pub mod settings;

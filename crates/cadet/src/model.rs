@@ -8,7 +8,7 @@ use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
 use crate::heads::Heads;
 use crate::ids::Ids;
-use crate::init::learned::Projection;
+use crate::init::project::Projection;
 use crate::instances::Instances;
 use crate::ratio::Ratio;
 use crate::settings::Settings;

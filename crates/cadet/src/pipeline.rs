@@ -8,7 +8,9 @@ use crate::features::{Factors, Standard};
 use crate::groups::groups;
 use crate::heads::Heads;
 use crate::ids::{Ids, Names};
-use crate::init::{learned, random};
+use crate::init::Initialiser;
+use crate::init::learned::{self, Learned};
+use crate::init::random::Random;
 use crate::instances::Instances;
 use crate::kernels::Kernel;
 use crate::model::{DataInfo, Manifest, Model, PreEmbedding, TrainInfo};
@@ -166,7 +168,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let training = settings.training();
     let (start, pre, seed_history) = match settings.init {
         Init::Random => (
-            random::random(tasks.len(), settings.embedding, settings.init_scale(), settings.seed)?,
+            Random { seed: settings.seed }.start(&parts.train, settings.embedding, settings.init_scale())?,
             None,
             None,
         ),
@@ -181,7 +183,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
                 train(heads.model_mut(), &sampler, &parts, &x, &config, settings, Stage::Seeds, watch)?;
             let width = settings.embedding;
             let (rows, projection) =
-                learned::learned(&heads, &x, &parts.train, width, settings.init_scale())?;
+                Learned { heads: &heads, x: &x }.embed(&parts.train, width, settings.init_scale())?;
             (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
         }
     };

@@ -25,6 +25,8 @@ pub enum Purpose {
     World = 8,
     Split = 9,
     Evaluation = 10,
+    Clicks = 11,
+    Mixture = 12,
 }
 
 fn splitmix(value: u64) -> u64 {

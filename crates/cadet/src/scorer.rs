@@ -92,6 +92,16 @@ impl Ratio {
         self.0.net.responses(self.0.kernel(), &halves.rows, &half, row, scratch, out);
     }
 
+    /// The familiarity of any of these instances with any task, on demand.
+    pub fn scores(&self, x: &Instances) -> Result<impl Fn(TaskId, &[u32]) -> Vec<f32> + Sync + use<'_>> {
+        let halves = self.halves(x)?;
+        Ok(move |task: TaskId, instances: &[u32]| {
+            let mut out = vec![0.0; instances.len()];
+            self.familiarity(task, &halves.select(instances), &mut out);
+            out
+        })
+    }
+
     /// The familiarity of every user with every one of these tasks, a row per task.
     pub fn matrix(&self, tasks: &[TaskId], halves: &Halves) -> Vec<f32> {
         let mut out = vec![0.0; tasks.len() * halves.len()];

@@ -26,7 +26,7 @@ use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
 use crate::heads::Heads;
 use crate::ids::{Ids, Names};
-use crate::init::learned::Projection;
+use crate::init::project::Projection;
 use crate::instances::Instances;
 use crate::model::{Manifest, Model, PreEmbedding};
 use crate::pipeline::Log;

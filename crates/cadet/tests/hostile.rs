@@ -5,7 +5,7 @@ mod worlds;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cadet::evaluate::{Label, LabelRule, label_auc};
+use cadet::evaluate::{Label, LabelRule, Ties, label_auc};
 use cadet::model::Model;
 use cadet::pipeline::Log;
 use cadet::scorer::Scorer;
@@ -221,11 +221,10 @@ fn a_label_out_of_range_is_refused() {
     let found = catch_unwind(AssertUnwindSafe(|| {
         let (x, users) = (&model.features, &[0, 1, 2]);
         label_auc(
-            &model.ratio,
-            x,
+            &model.ratio.scores(x).unwrap(),
             users,
             &model.exposures,
-            Label { category: &labels, categories: 3 },
+            Label { category: &labels, categories: 3, ties: Ties::Common },
             LabelRule::Count,
             &model.trained,
         )

@@ -5,7 +5,7 @@ mod worlds;
 
 use cadet::calibrate::Basis;
 use cadet::estimator::{Estimator, Tensor};
-use cadet::evaluate::{HeldOut, Label, LabelRule, Limits, evaluate, label_auc};
+use cadet::evaluate::{HeldOut, Label, LabelRule, Limits, Ties, evaluate, label_auc};
 use cadet::metrics::{Summary, auc};
 use cadet::model::Model;
 use cadet::ratio::{Ratio, RatioConfig};
@@ -307,11 +307,10 @@ fn labels_by_count_and_by_lift() {
     let trained = [true, true, false, true];
     let of = |users: &[u32], rule| {
         label_auc(
-            &ramp(4),
-            &x,
+            &ramp(4).scores(&x).unwrap(),
             users,
             &exposures,
-            Label { category: &category, categories: 3 },
+            Label { category: &category, categories: 3, ties: Ties::Common },
             rule,
             &trained,
         )

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, evaluate, label_auc};
+use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc};
 use cadet::metrics::Summary;
 use cadet::model::Model;
 use cadet::split::Part;
@@ -140,6 +140,7 @@ fn movielens_labels(folder: &Path) -> Result<Labels> {
 type LabelAuc = (String, LabelRule, Option<Summary>);
 
 fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str) -> Result<Vec<LabelAuc>> {
+    let scores = model.ratio.scores(&held.x)?;
     let labels = match movielens::is_folder(path) {
         true => movielens_labels(path)?,
         false => read_labels(path, user_col)?,
@@ -154,11 +155,10 @@ fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str
         }
         for rule in [LabelRule::Count, LabelRule::Lift] {
             let aucs = label_auc(
-                &model.ratio,
-                &held.x,
+                &scores,
                 &held.users,
                 &log.exposures,
-                Label { category: &category, categories: column.categories.len() },
+                Label { category: &category, categories: column.categories.len(), ties: Ties::Common },
                 rule,
                 &model.trained,
             )?;

@@ -2,9 +2,12 @@
 //!
 //! Each way to learn them is one file here. [`Standard`] brings any features to the same scale.
 
+pub mod deepfm;
 pub mod factors;
+pub mod mixture;
 
 pub use factors::Factors;
+use mixture::Moments;
 
 use crate::instances::Instances;
 use crate::{Error, Result};
@@ -21,23 +24,13 @@ pub struct Standard {
 impl Standard {
     /// Measures the rows of these instances.
     pub fn fit(x: &Instances, rows: impl Iterator<Item = u32> + Clone) -> Self {
-        let width = x.width();
-        let count = rows.clone().count().max(1) as f64;
-        let mut mean = vec![0.0f64; width];
-        for row in rows.clone() {
-            mean.iter_mut().zip(x.row(row)).for_each(|(m, v)| *m += f64::from(*v) / count);
-        }
-        let mut square = vec![0.0f64; width];
-        for row in rows {
-            let both = square.iter_mut().zip(x.row(row)).zip(&mean);
-            both.for_each(|((s, v), m)| *s += (f64::from(*v) - m).powi(2) / count);
-        }
+        let Moments { mean, variance } = Moments::of(x, rows);
         let scale = |(s, m): (&f64, &f64)| {
             let sd = s.sqrt();
             // A spread that is nothing but rounding must not be blown up.
             if sd > 1e-6 * m.abs().max(1e-30) { (1.0 / sd) as f32 } else { 0.0 }
         };
-        let scale = square.iter().zip(&mean).map(scale).collect();
+        let scale = variance.iter().zip(&mean).map(scale).collect();
         Self { mean: mean.iter().map(|m| *m as f32).collect(), scale }
     }
 

@@ -1,5 +1,17 @@
-//! Where do the tasks' embeddings start? Each way to start is one file here that ends in a plain
-//! [`TaskEmbeddings`](crate::tasks::TaskEmbeddings).
+//! Where do the tasks' embeddings start? Each way to start is one file here that implements [`Initialiser`].
 
+pub mod histogram;
 pub mod learned;
+pub mod project;
 pub mod random;
+pub mod vectors;
+
+use crate::Result;
+use crate::exposures::Exposures;
+use crate::tasks::TaskEmbeddings;
+
+/// A way to start.
+pub trait Initialiser {
+    /// One row of `width` numbers for every task of the exposures trained on; `scale` is the spread of the first axis.
+    fn start(&self, exposures: &Exposures, width: usize, scale: f32) -> Result<TaskEmbeddings>;
+}

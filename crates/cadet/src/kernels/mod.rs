@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 mod adam;
+mod dense;
 mod floats;
 mod fused;
 mod gemm;
@@ -21,6 +22,7 @@ mod tests;
 use std::sync::OnceLock;
 
 pub use adam::{Adam, AdamConfig, Rows, add_to};
+pub use dense::{Dense, padded};
 pub use floats::Floats;
 pub use fused::{Mlp, Output, Pairs, Scratch, Shape};
 pub(crate) use simd::prefetch;

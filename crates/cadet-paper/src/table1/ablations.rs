@@ -1,0 +1,108 @@
+//! Why do rows come out as they do? One thing changed at a time, `fields` reading, on a few splits.
+
+use anyhow::Result;
+use cadet::evaluate::Ties;
+use cadet::init::learned::SeedChoice;
+use cadet::sampler::Base;
+use cadet::settings::Settings;
+use cadet::trainer::Update;
+use serde::{Deserialize, Serialize};
+
+use super::features::Reading;
+use super::fit::{self, Init, Knowledge, Method};
+use super::protocol::{Figure, Split, exposure_figures, label_figures};
+use super::{Entry, Run};
+
+/// The figures of one variant on one split.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ablation {
+    pub variant: String,
+    pub init: String,
+    pub split: u64,
+    pub figures: Vec<Figure>,
+}
+
+/// What the rows are compared with.
+pub(super) const REFERENCE: &str = "as in the table";
+
+/// What is changed in the settings.
+fn variants(init: Init, of: &Settings) -> Vec<(&'static str, Settings)> {
+    let of = || of.clone();
+    let mut list = vec![
+        (REFERENCE, of()),
+        ("no dropout", Settings { dropout: vec![0.0], ..of() }),
+        (
+            "the paper's schedule: 1e-4, 120 epochs",
+            Settings {
+                epochs: 4 * of().epochs,
+                seed_epochs: 4 * of().seed_epochs,
+                drops: of().drops.iter().map(|d| 4 * d).collect(),
+                learning_rate: of().learning_rate / 10.0,
+                ..of()
+            },
+        ),
+        ("alternate updates", Settings { update: Update::Alternate, ..of() }),
+        ("base: uniform over users", Settings { base: Base::Uniform, ..of() }),
+    ];
+    match init {
+        Init::Random => list.extend([
+            ("embeddings at the net's rate", Settings { task_rate: Some(1.0), ..of() }),
+            ("embeddings start with spread 1", Settings { init_scale: Some(1.0), ..of() }),
+        ]),
+        _ => list.extend([
+            ("embeddings frozen", Settings { task_rate: Some(0.0), ..of() }),
+            ("embeddings at 10 times the net's rate", Settings { task_rate: Some(10.0), ..of() }),
+            ("embeddings start with spread 0.1", Settings { init_scale: Some(0.1), ..of() }),
+            ("25 seed tasks", Settings { seed_tasks: 25, ..of() }),
+            ("400 seed tasks", Settings { seed_tasks: 400, ..of() }),
+            ("seed tasks spread out", Settings { seed_choice: SeedChoice::Spread, ..of() }),
+        ]),
+    }
+    list
+}
+
+pub(super) fn run(run: &Run<'_>, number: u64) -> Result<()> {
+    let is = |a: &Ablation, variant: &str, init: Init| {
+        a.variant == variant && a.init == init.name() && a.split == number
+    };
+    let done = |variant: &str, init| run.is_done(|e| matches!(e, Entry::Ablation(a) if is(a, variant, init)));
+    let mut todo = Vec::new();
+    for init in [Init::Random, Init::Learned] {
+        for (variant, settings) in variants(init, &fit::settings(Method::Ratio, init, number, run.effort)) {
+            if !done(variant, init)? {
+                todo.push((variant, init, settings));
+            }
+        }
+    }
+    if todo.is_empty() {
+        return Ok(());
+    }
+    let split = Split::new(run.study, number)?;
+    let x = run.features(&split, Reading::Fields)?;
+    let remember = |variant: &str, init: Init, figures| {
+        let (variant, init) = (variant.to_owned(), init.name().to_owned());
+        run.remember(Entry::Ablation(Ablation { variant, init, split: number, figures }))
+    };
+    for (variant, init, settings) in todo {
+        run.stage("ablations", || {
+            let start = fit::start(&split, &x, init, Knowledge::default(), &settings)?;
+            let (ratio, _) = fit::ratio(&split, &x, &start, &settings)?;
+            let scores = ratio.scores(&x)?;
+            if variant == REFERENCE {
+                let mut figures = Vec::new();
+                for label in &run.study.labels {
+                    figures.extend(label_figures(run.study, &split, label, Ties::First, &scores)?);
+                }
+                remember("equally rare categories: the first by number", init, figures)?;
+                let codes = label_figures(run.study, &split, &run.study.age_codes, Ties::Common, &scores)?;
+                remember("age in its 7 codes", init, codes)?;
+            }
+            let mut figures = exposure_figures(run.study, &split, "none", &scores).0;
+            for label in &run.study.labels {
+                figures.extend(label_figures(run.study, &split, label, Ties::Common, &scores)?);
+            }
+            remember(variant, init, figures)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! The rows of the table: each takes a split and its features, and ends in scores.
+
+use anyhow::Result;
+use cadet::estimator::Estimator;
+use cadet::features::mixture::{MixtureConfig, Moments};
+use cadet::heads::Heads;
+use cadet::init::Initialiser;
+use cadet::init::histogram::Histogram;
+use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
+use cadet::init::random::Random;
+use cadet::init::vectors::Vectors;
+use cadet::ratio::Ratio;
+use cadet::sampler::Sampler;
+use cadet::settings::{Init as CoreInit, Settings};
+use cadet::split::Part;
+use cadet::tasks::TaskEmbeddings;
+use cadet::trainer::{History, Schedule, Select, TrainConfig, Unwatched, Validation, train};
+use cadet::{Error, Instances, TaskId};
+use cadet_deep::{GaussianConfig, MafConfig};
+
+use super::protocol::Split;
+use super::study::LabelColumn;
+
+/// A way to score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Method {
+    /// The conditional likelihood ratio with the paper's net.
+    Ratio,
+    /// The same without dropout.
+    Tuned,
+    /// The ratio with cadet's own settings on features factorised from the exposures; needs nothing but ids.
+    Factors,
+    /// A conditional Gaussian.
+    Gaussian,
+    /// A conditional masked autoregressive flow.
+    Maf,
+    /// A Gaussian for each film.
+    SeparateGaussian,
+    /// A mixture of Gaussians for each film.
+    SeparateGmm,
+    /// A kernel density estimate for each film.
+    SeparateKde,
+}
+
+/// Where the task embeddings start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Init {
+    /// Normal numbers.
+    Random,
+    /// A pre-embedding model with 100 seed tasks.
+    Learned,
+    /// KTUP on a knowledge graph (extra knowledge).
+    Graph,
+    /// The histogram of the label in question (extra knowledge).
+    Histogram,
+    /// The histogram of the components of a Gaussian mixture over the features.
+    Pseudo,
+}
+
+impl Method {
+    pub const ALL: [Method; 8] = [
+        Method::Ratio,
+        Method::Tuned,
+        Method::Factors,
+        Method::Gaussian,
+        Method::Maf,
+        Method::SeparateGaussian,
+        Method::SeparateGmm,
+        Method::SeparateKde,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Ratio => "ratio",
+            Method::Tuned => "tuned",
+            Method::Factors => "factors",
+            Method::Gaussian => "gaussian",
+            Method::Maf => "maf",
+            Method::SeparateGaussian => "separate-gaussian",
+            Method::SeparateGmm => "separate-gmm",
+            Method::SeparateKde => "separate-kde",
+        }
+    }
+
+    /// The ways to start that are compared; separate models have no task embeddings.
+    pub fn inits(self) -> &'static [Option<Init>] {
+        const EVERY: [Option<Init>; 5] = [
+            Some(Init::Random),
+            Some(Init::Learned),
+            Some(Init::Graph),
+            Some(Init::Histogram),
+            Some(Init::Pseudo),
+        ];
+        match self {
+            Method::Ratio | Method::Tuned => &EVERY,
+            Method::Factors => &EVERY[..2],
+            Method::Gaussian | Method::Maf => &EVERY[..1],
+            _ => &[None],
+        }
+    }
+}
+
+impl Init {
+    pub fn name(self) -> &'static str {
+        match self {
+            Init::Random => "random",
+            Init::Learned => "learned",
+            Init::Graph => "graph",
+            Init::Histogram => "histogram",
+            Init::Pseudo => "pseudo",
+        }
+    }
+}
+
+/// Held-out pairs that choose the best epoch.
+const VALIDATION_PAIRS: usize = 50_000;
+/// Components of the pseudo-label mixture.
+const PSEUDO_LABELS: usize = 10;
+
+/// How long everything is trained; `--smoke` makes it tiny.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Epochs of the ratio net and of the pre-embedding model.
+    pub epochs: usize,
+    pub gaussian_epochs: usize,
+    pub maf_epochs: usize,
+    pub maf_hidden: usize,
+}
+
+impl Effort {
+    pub const FULL: Effort = Effort { epochs: 30, gaussian_epochs: 5, maf_epochs: 1, maf_hidden: 64 };
+    pub const SMOKE: Effort = Effort { epochs: 2, gaussian_epochs: 1, maf_epochs: 1, maf_hidden: 8 };
+}
+
+/// The paper's net and batch, with a tenth of the steps at ten times the rate. Embeddings that start at random get ten
+/// times the net's rate, or most films would hardly leave where they started.
+pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) -> Settings {
+    let at = |share: usize| (effort.epochs * share / 6).max(1);
+    let paper = Settings {
+        seed,
+        epochs: effort.epochs,
+        seed_epochs: effort.epochs,
+        learning_rate: 1e-3,
+        drops: vec![at(4), at(5)],
+        ..Settings::paper()
+    };
+    let paper = match init {
+        Init::Random => Settings {
+            init: CoreInit::Random,
+            init_scale: Some(0.1),
+            task_rate: Some(10.0),
+            ..paper
+        },
+        _ => paper,
+    };
+    match method {
+        Method::Tuned => Settings {
+            dropout: vec![0.0],
+            patience: 8,
+            select: Select::Loss,
+            seed_choice: SeedChoice::Spread,
+            ..paper
+        },
+        Method::Factors => {
+            let epochs = effort.epochs;
+            let init = if init == Init::Random { CoreInit::Random } else { CoreInit::Learned };
+            Settings { seed, init, epochs, seed_epochs: epochs, ..Settings::default() }
+        }
+        _ => paper,
+    }
+}
+
+/// Trains a model on some tasks of a split; the best epoch is chosen on validation users.
+fn fit<E: Estimator + Send + Sync>(
+    model: &mut E,
+    split: &Split,
+    tasks: Vec<TaskId>,
+    x: &Instances,
+    settings: &Settings,
+    config: &TrainConfig,
+) -> Result<History> {
+    let sampler = Sampler::new(&split.parts.train, tasks.clone(), settings.base)?;
+    let held_out = Sampler::new(&split.parts.valid, tasks, settings.base).ok();
+    let validation = held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
+    Ok(train(model, &sampler, x, validation.as_ref(), config, None, &mut Unwatched)?)
+}
+
+fn all_tasks(split: &Split) -> Vec<TaskId> {
+    (0..split.parts.train.task_count() as u32).map(TaskId).collect()
+}
+
+/// Where embeddings may start from that is not in the split itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Knowledge<'a> {
+    pub graph: Option<&'a Vectors>,
+    pub label: Option<&'a LabelColumn>,
+}
+
+/// The embeddings at the start.
+pub(crate) fn start(
+    split: &Split,
+    x: &Instances,
+    init: Init,
+    knowledge: Knowledge<'_>,
+    settings: &Settings,
+) -> Result<TaskEmbeddings> {
+    let exposures = &split.parts.train;
+    let missing = |what| Error::config("init", format!("{} embeddings need {what}", init.name()));
+    let initialiser: Box<dyn Initialiser> = match init {
+        Init::Random => Box::new(Random { seed: settings.seed }),
+        Init::Graph => Box::new(knowledge.graph.ok_or_else(|| missing("a knowledge graph"))?.clone()),
+        Init::Histogram => {
+            let label = knowledge.label.ok_or_else(|| missing("a label"))?;
+            Box::new(Histogram::of_label(&label.category, label.categories)?)
+        }
+        Init::Pseudo => {
+            let rows = split.parts.members(Part::Train);
+            let population = Moments::of(x, rows.iter().copied());
+            let config =
+                MixtureConfig { components: PSEUDO_LABELS, seed: settings.seed, ..MixtureConfig::default() };
+            Box::new(Histogram::of_mixture(&config.fit(x, &rows, &population)?, x)?)
+        }
+        Init::Learned => {
+            let (width, scale) = (settings.embedding, settings.init_scale());
+            return Ok(Learned { heads: &heads(split, x, settings)?, x }.start(exposures, width, scale)?);
+        }
+    };
+    Ok(initialiser.start(exposures, settings.embedding, settings.init_scale())?)
+}
+
+/// The pre-embedding model.
+fn heads(split: &Split, x: &Instances, settings: &Settings) -> Result<Heads> {
+    let train = &split.parts.train;
+    let seeds = choose_seeds(settings.seed_choice, settings.seed_tasks, train, x, settings.seed)?;
+    let mut heads = Heads::init(&settings.net(), x.width(), seeds.len(), settings.seed)?;
+    let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..settings.training() };
+    fit(heads.model_mut(), split, seeds, x, settings, &config)?;
+    Ok(heads)
+}
+
+/// EstimateCLR.
+pub(crate) fn ratio(
+    split: &Split,
+    x: &Instances,
+    start: &TaskEmbeddings,
+    settings: &Settings,
+) -> Result<(Ratio, History)> {
+    let mut ratio = settings.net().init(x.width(), start, settings.seed)?;
+    let history = fit(ratio.model_mut(), split, all_tasks(split), x, settings, &settings.training())?;
+    Ok((ratio, history))
+}
+
+/// A conditional density by the trainer of the ratio: log q_t(x) of every test user, a row per film.
+pub(crate) fn density(
+    split: &Split,
+    x: &Instances,
+    method: Method,
+    effort: Effort,
+) -> Result<(Vec<f32>, History)> {
+    let settings = settings(Method::Ratio, Init::Random, split.number, effort);
+    let rows = start(split, x, Init::Random, Knowledge::default(), &settings)?;
+    let epochs = if method == Method::Maf { effort.maf_epochs } else { effort.gaussian_epochs };
+    let config =
+        TrainConfig { epochs, schedule: Schedule::Cosine, select: Select::Auc, ..settings.training() };
+    match method {
+        Method::Maf => {
+            let hidden = effort.maf_hidden;
+            let mut maf =
+                MafConfig { hidden, ..MafConfig::default() }.init(x.width(), &rows, settings.seed)?;
+            let history = fit(&mut maf, split, all_tasks(split), x, &settings, &config)?;
+            Ok((matrix(&maf, split, x), history))
+        }
+        _ => {
+            let mut gaussian = GaussianConfig::default().init(x.width(), &rows, settings.seed)?;
+            let history = fit(&mut gaussian, split, all_tasks(split), x, &settings, &config)?;
+            Ok((matrix(&gaussian, split, x), history))
+        }
+    }
+}
+
+/// Responses for every test user, a row per trained film.
+fn matrix(model: &dyn Estimator, split: &Split, x: &Instances) -> Vec<f32> {
+    let users = split.test.len();
+    let mut out = vec![0.0; split.trained.len() * users];
+    for (t, row) in out.chunks_exact_mut(users.max(1)).enumerate().filter(|(t, _)| split.trained[*t]) {
+        model.responses(x, &vec![t as u32; users], &split.test, row);
+    }
+    out
+}
+
+/// Scores looked up in a matrix of test users.
+pub(crate) fn lookup<'a>(
+    split: &'a Split,
+    matrix: &'a [f32],
+) -> impl Fn(TaskId, &[u32]) -> Vec<f32> + Sync + 'a {
+    move |task, users| {
+        let row = &matrix[task.0 as usize * split.test.len()..][..split.test.len()];
+        // Users are test users: both lists are sorted by number.
+        users.iter().map(|u| split.test.binary_search(u).map_or(f32::NAN, |place| row[place])).collect()
+    }
+}

@@ -1,0 +1,401 @@
+//! Table 1: MovieLens 1M. Every row of the paper and some more, over many splits of the users.
+
+mod ablations;
+mod checks;
+mod features;
+mod fit;
+mod plots;
+mod protocol;
+mod separate;
+mod smoke;
+mod study;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use cadet::Instances;
+use cadet::evaluate::{Scores, Ties};
+use cadet::features::{Factors, Standard};
+use cadet::features::ktup::KtupConfig;
+use cadet::init::Initialiser;
+use cadet::init::vectors::Vectors;
+use cadet::settings::Settings;
+use cadet::split::Part;
+use serde::{Deserialize, Serialize};
+
+use crate::journal::Journal;
+use crate::output::{Bar, cpu_seconds};
+use features::Reading;
+use fit::{Effort, Init, Knowledge, Method};
+use protocol::{Figure, SizeFigure, Split, exposure_figures, label_figures};
+use study::Study;
+
+/// The MovieLens study: every row of Table 1, the checks behind it, and why rows differ.
+///
+/// Writes raw.csv, summary.md and plots. A run that was stopped goes on where it stood when it is started again.
+///
+/// Example: cadet-paper table1 --data ml-1m --kg ml-1m-kg --out results
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder of MovieLens 1M (ratings.dat, users.dat, movies.dat).
+    #[arg(long, value_name = "DIR", required_unless_present = "smoke")]
+    data: Option<PathBuf>,
+    /// The folder of its knowledge graph (kg_final.txt, e_map.txt, r_map.txt, i2kg_map.txt); without it there are no
+    /// graph rows.
+    #[arg(long, value_name = "DIR")]
+    kg: Option<PathBuf>,
+    /// Where results are written.
+    #[arg(long, value_name = "DIR", default_value = "experiments/results/table1")]
+    out: PathBuf,
+    /// Splits of the users.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    splits: u64,
+    /// What is in a user's features: ids, fields or both.
+    #[arg(long, value_delimiter = ',', default_value = "fields,ids")]
+    features: Vec<Reading>,
+    /// Which methods.
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<Method>,
+    /// Which ways to start the task embeddings.
+    #[arg(long, value_delimiter = ',')]
+    init: Vec<Init>,
+    /// Splits of the ablations; 0 leaves them out.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    ablation_splits: u64,
+    /// Splits worked on at a time, a thread each.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
+    threads: u64,
+    /// Everything, tiny, on a generated folder: does it run?
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// What is remembered about one row of one split.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub method: String,
+    pub init: String,
+    pub features: String,
+    pub split: u64,
+    pub figures: Vec<Figure>,
+    pub sizes: Vec<SizeFigure>,
+    /// Processor seconds of fitting, and of measuring.
+    pub seconds: [f64; 2],
+    /// The epoch that was kept, of how many.
+    pub epochs: [usize; 2],
+    /// Where each film stands in the plane of the first two principal axes; of one row only.
+    pub map: Vec<(u32, f32, f32)>,
+}
+
+/// A line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    Row(Outcome),
+    Stage { what: String, seconds: f64 },
+    Check(checks::Check),
+    Ablation(ablations::Ablation),
+}
+
+/// What a job needs to know about the run.
+struct Run<'a> {
+    study: &'a Study,
+    graph: Option<&'a cadet::features::ktup::Graph>,
+    args: &'a Args,
+    effort: Effort,
+    journal: &'a Mutex<Journal<Entry>>,
+    bar: &'a Bar,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let generated = args.smoke.then(tempfile::tempdir).transpose()?;
+    let (data, kg) = match &generated {
+        Some(folder) => {
+            smoke::write(folder.path())?;
+            (folder.path().to_owned(), Some(folder.path().to_owned()))
+        }
+        None => (args.data.clone().context("--data is missing")?, args.kg.clone()),
+    };
+    let study = Study::read(&data)?;
+    let graph = match &kg {
+        Some(folder) => Some(cadet_data::triples::read_graph(folder)?.align(&study.items)?),
+        None => None,
+    };
+    let effort = if args.smoke { Effort::SMOKE } else { Effort::FULL };
+    std::fs::create_dir_all(&args.out).map_err(|e| cadet::Error::io(&args.out, e))?;
+    let about = format!(
+        "cadet {} {} {effort:?} {:?} kg {}",
+        env!("CARGO_PKG_VERSION"),
+        cadet::Kernel::chosen()?.name(),
+        study.fingerprint(),
+        graph.is_some()
+    );
+    let journal = Mutex::new(Journal::open(&args.out.join("journal.ndjson"), &about)?);
+    let plan = Plan::new(args, graph.is_some());
+    let bar = Bar::new("table 1", plan.len() as u64);
+    let run = Run { study: &study, graph: graph.as_ref(), args, effort, journal: &journal, bar: &bar };
+
+    let next = AtomicUsize::new(0);
+    let worker = || -> Result<()> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+        loop {
+            let Some(job) = plan.jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
+            pool.install(|| match job {
+                Job::Checks => checks::run(&run),
+                Job::Split(number) => run_split(&run, *number, &plan.rows),
+                Job::Ablations(number) => ablations::run(&run, *number),
+            })?;
+        }
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let workers: Vec<_> = (0..args.threads).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|w| w.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?)
+    })?;
+    bar.finish();
+    let entries = journal.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?.into_entries();
+    let text = summary::write(&args.out, &study, graph.as_ref(), &entries, args)?;
+    plots::write(&args.out, &study, &entries)?;
+    crate::output::print(&text)
+}
+
+/// What is to be done.
+struct Plan {
+    jobs: Vec<Job>,
+    rows: Vec<(Method, Option<Init>, Reading)>,
+}
+
+enum Job {
+    Checks,
+    Split(u64),
+    Ablations(u64),
+}
+
+impl Plan {
+    fn new(args: &Args, graph: bool) -> Self {
+        let methods = if args.methods.is_empty() { &Method::ALL[..] } else { &args.methods[..] };
+        let wanted = |init: &Option<Init>| match init {
+            Some(Init::Graph) if !graph => false,
+            Some(init) => args.init.is_empty() || args.init.contains(init),
+            None => true,
+        };
+        let mut rows = Vec::new();
+        for reading in &args.features {
+            for method in methods {
+                // Factorised features are made of ids alone.
+                if *method != Method::Factors || *reading == Reading::Ids {
+                    rows.extend(method.inits().iter().filter(|i| wanted(i)).map(|i| (*method, *i, *reading)));
+                }
+            }
+        }
+        let mut jobs = vec![Job::Checks];
+        jobs.extend((1..=args.splits).map(Job::Split));
+        jobs.extend((1..=args.ablation_splits.min(args.splits)).map(Job::Ablations));
+        Self { jobs, rows }
+    }
+
+    /// Rows over all splits: what the bar counts.
+    fn len(&self) -> usize {
+        self.jobs.iter().filter(|j| matches!(j, Job::Split(_))).count() * self.rows.len()
+    }
+}
+
+impl Run<'_> {
+    fn remember(&self, entry: Entry) -> Result<()> {
+        self.journal.lock().map_err(|_| anyhow::anyhow!("a worker panicked"))?.append(entry)
+    }
+
+    fn is_done(&self, is: impl Fn(&Entry) -> bool) -> Result<bool> {
+        let journal = self.journal.lock().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+        Ok(journal.entries().iter().any(is))
+    }
+
+    fn stage<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = cpu_seconds();
+        let done = work()?;
+        self.remember(Entry::Stage { what: what.to_owned(), seconds: cpu_seconds() - before })?;
+        Ok(done)
+    }
+
+    /// The features of a split, brought to mean 0 and spread 1 on its training users.
+    fn features(&self, split: &Split, reading: Reading) -> Result<Instances> {
+        self.stage(&format!("DeepFM, {}", reading.name()), || {
+            let mut x = features::learn(self.study, split, reading)?.0;
+            Standard::fit(&x, split.parts.members(Part::Train).into_iter()).apply(&mut x)?;
+            Ok(x)
+        })
+    }
+
+    /// The features that `cadet train` would learn, from the exposures of training users and what the others show.
+    fn factors(&self, split: &Split) -> Result<Instances> {
+        self.stage("factorisation", || {
+            let parts = &split.parts;
+            let factors = Factors::learn(&parts.train, Settings::default().factors, split.number)?;
+            let mut x = factors.fold_in(parts.shown.as_ref().unwrap_or(&parts.train))?;
+            Standard::fit(&x, parts.members(Part::Train).into_iter()).apply(&mut x)?;
+            Ok(x)
+        })
+    }
+
+    /// KTUP's item vectors, learned from what training users did.
+    fn graph_vectors(&self, split: &Split) -> Result<Option<Vectors>> {
+        let Some(graph) = self.graph else { return Ok(None) };
+        self.stage("KTUP", || {
+            let ktup = self.ktup(split.number).learn(&split.parts.train, graph)?;
+            let (width, rows) = ktup.item_vectors();
+            Ok(Some(Vectors { width, rows }))
+        })
+    }
+
+    fn ktup(&self, seed: u64) -> KtupConfig {
+        let config = KtupConfig { seed, ..KtupConfig::default() };
+        match self.args.smoke {
+            true => KtupConfig { tup_epochs: 1, transh_epochs: 1, joint_epochs: 1, width: 8, ..config },
+            false => config,
+        }
+    }
+}
+
+fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)]) -> Result<()> {
+    let key = |(method, init, reading): &(Method, Option<Init>, Reading)| {
+        (method.name(), init.map_or("none", Init::name), reading.name())
+    };
+    let mut todo = Vec::new();
+    for row in rows {
+        let (method, init, features) = key(row);
+        let same = |o: &Outcome| (&*o.method, &*o.init, &*o.features, o.split) == (method, init, features, number);
+        match run.is_done(|e| matches!(e, Entry::Row(o) if same(o)))? {
+            true => run.bar.done(1),
+            false => todo.push(*row),
+        }
+    }
+    if todo.is_empty() {
+        return Ok(());
+    }
+    let split = Split::new(run.study, number)?;
+    let graph = match todo.iter().any(|(_, init, _)| *init == Some(Init::Graph)) {
+        true => run.graph_vectors(&split)?,
+        false => None,
+    };
+    for reading in [Reading::Fields, Reading::Ids] {
+        let mut of = todo.iter().filter(|(_, _, r)| *r == reading).peekable();
+        if of.peek().is_none() {
+            continue;
+        }
+        let (mut deepfm, mut factors) = (None, None);
+        for row in of {
+            let x = match row.0 {
+                Method::Factors => once(&mut factors, || run.factors(&split))?,
+                _ => once(&mut deepfm, || run.features(&split, reading))?,
+            };
+            let mut outcome = run_row(run, &split, x, graph.as_ref(), row.0, row.1)?;
+            (outcome.features, outcome.split) = (reading.name().into(), number);
+            run.remember(Entry::Row(outcome))?;
+            run.bar.done(1);
+        }
+    }
+    Ok(())
+}
+
+/// What was made before, or is made now.
+fn once<T>(place: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if place.is_none() {
+        *place = Some(make()?);
+    }
+    place.as_ref().context("it was just made")
+}
+
+fn run_row(
+    run: &Run<'_>,
+    split: &Split,
+    x: &Instances,
+    graph: Option<&Vectors>,
+    method: Method,
+    init: Option<Init>,
+) -> Result<Outcome> {
+    let mut outcome = Outcome {
+        method: method.name().into(),
+        init: init.map_or("none", Init::name).into(),
+        features: String::new(),
+        split: split.number,
+        figures: Vec::new(),
+        sizes: Vec::new(),
+        seconds: [0.0; 2],
+        epochs: [0; 2],
+        map: Vec::new(),
+    };
+    let labels: Vec<&study::LabelColumn> = run.study.labels.iter().collect();
+    match (method, init) {
+        (Method::Ratio | Method::Tuned | Method::Factors, Some(init)) => {
+            let settings = fit::settings(method, init, split.number, run.effort);
+            // A histogram is one label's: each label has a model of its own.
+            let models: Vec<(Option<&study::LabelColumn>, Vec<&study::LabelColumn>)> = match init {
+                Init::Histogram => labels.iter().map(|l| (Some(*l), vec![*l])).collect(),
+                _ => vec![(None, labels)],
+            };
+            for (label, labels) in models {
+                let begin = cpu_seconds();
+                let start = fit::start(split, x, init, Knowledge { graph, label }, &settings)?;
+                let (ratio, history) = fit::ratio(split, x, &start, &settings)?;
+                outcome.seconds[0] += cpu_seconds() - begin;
+                outcome.epochs = [history.best, history.epochs.len()];
+                let name = label.map_or("none", |l| l.name);
+                measure(run.study, split, &labels, name, &ratio.scores(x)?, &mut outcome)?;
+                if init == Init::Learned && split.number == 1 {
+                    outcome.map = map(split, ratio.embeddings()?)?;
+                }
+            }
+        }
+        (Method::Gaussian | Method::Maf, _) => {
+            let begin = cpu_seconds();
+            let (matrix, history) = fit::density(split, x, method, run.effort)?;
+            outcome.seconds[0] = cpu_seconds() - begin;
+            outcome.epochs = [history.best, history.epochs.len()];
+            measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
+        }
+        _ => {
+            let begin = cpu_seconds();
+            let matrix = separate::scores(split, x, method)?;
+            outcome.seconds[0] = cpu_seconds() - begin;
+            measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn measure(
+    study: &Study,
+    split: &Split,
+    labels: &[&study::LabelColumn],
+    of: &str,
+    scores: &Scores<'_>,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let begin = cpu_seconds();
+    for label in labels {
+        outcome.figures.extend(label_figures(study, split, label, Ties::Common, scores)?);
+    }
+    let (figures, sizes) = exposure_figures(study, split, of, scores);
+    outcome.figures.extend(figures);
+    outcome.sizes = sizes;
+    outcome.seconds[1] += cpu_seconds() - begin;
+    Ok(())
+}
+
+/// Where trained films stand in the plane of the first two principal axes of their embeddings.
+fn map(split: &Split, embeddings: cadet::tasks::TaskEmbeddings) -> Result<Vec<(u32, f32, f32)>> {
+    let vectors = Vectors { width: embeddings.width(), rows: embeddings.values().to_vec() };
+    let plane = vectors.start(&split.parts.train, 2, 1.0)?;
+    let trained = (0..plane.len() as u32).filter(|t| split.trained[*t as usize]);
+    Ok(trained.map(|t| (t, plane.row(t)[0], plane.row(t)[1])).collect())
+}
+
+/// A file that is written whole or not at all.
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("a file is in a folder")?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| cadet::Error::io(path, e))?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| cadet::Error::io(path, e))?;
+    file.persist(path).map_err(|e| cadet::Error::io(path, e.error))?;
+    Ok(())
+}

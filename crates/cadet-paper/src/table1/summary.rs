@@ -1,0 +1,302 @@
+//! Our figures beside the paper's: raw.csv for machines, summary.md for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Result;
+use cadet::features::ktup::Graph;
+use cadet::metrics::Summary;
+
+use super::ablations::REFERENCE;
+use super::features::Reading;
+use super::protocol::{LEAST, tasks_for};
+use super::study::Study;
+use super::{Args, Entry, Outcome, write_file};
+
+/// Table 1 of the paper: method, way to start, AUC × 100 for age and for occupation.
+pub(super) const PAPER: [(&str, &str, f64, f64); 6] = [
+    ("gaussian", "random", 59.5, 61.5),
+    ("maf", "random", 60.9, 58.3),
+    ("ratio", "random", 78.2, 64.2),
+    ("ratio", "learned", 80.6, 66.1),
+    ("ratio", "graph", 80.3, 68.0),
+    ("ratio", "histogram", 82.6, 73.4),
+];
+
+/// Writes both files; what is shown on screen is returned.
+pub(super) fn write(
+    out: &Path,
+    study: &Study,
+    graph: Option<&Graph>,
+    entries: &[Entry],
+    args: &Args,
+) -> Result<String> {
+    let mut rows: Vec<&Outcome> =
+        entries.iter().filter_map(|e| if let Entry::Row(o) = e { Some(o) } else { None }).collect();
+    rows.sort_by_key(|o| (o.features.clone(), order(o), o.split));
+    let mut raw = String::from("method,init,features,label,rule,min_exposures,split,auc\n");
+    let mut sizes = String::from("method,init,features,split,exposures_from,films,exposure_auc\n");
+    for o in &rows {
+        let key = format!("{},{},{}", o.method, o.init, o.features);
+        for f in &o.figures {
+            writeln!(raw, "{key},{},{},{},{},{:.6}", f.label, f.rule, f.min_exposures, o.split, f.auc)?;
+        }
+        for s in &o.sizes {
+            writeln!(sizes, "{key},{},{},{},{:.6}", o.split, s.from, s.films, s.auc)?;
+        }
+    }
+    write_file(&out.join("raw.csv"), &raw)?;
+    write_file(&out.join("by_size.csv"), &sizes)?;
+
+    let table = Table { rows: &rows };
+    let splits = rows.iter().map(|o| o.split).max().unwrap_or(0);
+    let mut text = format!(
+        "# Table 1: MovieLens 1M\n\n\
+         AUC × 100, mean ± sd over {splits} splits of the users (8:2; a tenth of the 8 validates). Made by\n\
+         `{}`; split n is seeded with n. {} users, {} films, {} exposures.\n\n\
+         Readings that the paper leaves open are never mixed: what is in x (`fields` or `ids`), who is nominal\n\
+         (`count`: the most frequent category, `lift`: the most frequent relative to the population), how many exposures\n\
+         a film needs (10 or 100). docs/deviations.md says what else differs.\n",
+        command(args),
+        study.users.len(),
+        study.items.len(),
+        study.exposures.len(),
+    );
+    for label in &study.labels {
+        for least in LEAST {
+            let count = tasks_for(&study.exposures, label, least).len();
+            write!(text, "{} {}, at least {least}: {count} films. ", ["", "\n"][usize::from(least == 10)], label.name)?;
+        }
+    }
+    text.push('\n');
+    for reading in [Reading::Fields, Reading::Ids] {
+        let name = reading.name();
+        if !rows.iter().any(|o| o.features == name) {
+            continue;
+        }
+        for (rule, least) in [("count", 10), ("count", 100), ("lift", 10), ("lift", 100)] {
+            let beside = name == "fields" && rule == "count";
+            write!(text, "\n## {name}, {rule} rule, at least {least} exposures\n\n")?;
+            text += &table.labels(name, rule, least, beside)?;
+        }
+        write!(text, "\n## {name}, exposure AUC (needs no label)\n\n")?;
+        text += &table.exposure(name)?;
+        write!(text, "\n## {name}, learned minus random, the same splits\n\n")?;
+        text += &table.gains(name)?;
+    }
+    text += &checks(entries, graph)?;
+    text += &ablations(entries)?;
+    text += &profile(entries, &rows)?;
+    write_file(&out.join("summary.md"), &text)?;
+    Ok(text)
+}
+
+fn command(args: &Args) -> String {
+    let mut words = vec!["cadet-paper table1".to_owned()];
+    match args.smoke {
+        true => words.push("--smoke".into()),
+        false => words.push("--data ML1M_DIR".into()),
+    }
+    if args.kg.is_some() {
+        words.push("--kg KG_DIR".into());
+    }
+    words.push(format!("--splits {} --threads {}", args.splits, args.threads));
+    words.join(" ")
+}
+
+/// The order of the rows: as in the paper, then the others.
+fn order(o: &Outcome) -> (usize, String, String) {
+    let known = PAPER.iter().position(|(m, i, ..)| (*m, *i) == (&*o.method, &*o.init));
+    (known.unwrap_or(PAPER.len()), o.method.clone(), o.init.clone())
+}
+
+pub(super) struct Table<'a> {
+    pub rows: &'a [&'a Outcome],
+}
+
+impl Table<'_> {
+    /// The figures of a cell, by split.
+    pub fn cell(
+        &self,
+        (method, init, features): (&str, &str, &str),
+        label: Option<&str>,
+        rule: &str,
+        least: usize,
+    ) -> BTreeMap<u64, f64> {
+        let mut cell = BTreeMap::new();
+        for o in self.rows.iter().filter(|o| (&*o.method, &*o.init, &*o.features) == (method, init, features)) {
+            for f in o.figures.iter().filter(|f| f.rule == rule && f.min_exposures == least) {
+                if label.is_none_or(|l| f.label == l) {
+                    cell.insert(o.split, 100.0 * f.auc);
+                }
+            }
+        }
+        cell
+    }
+
+    /// Method and way to start of all rows of a reading, in order.
+    pub fn keys(&self, features: &str) -> Vec<(&str, &str)> {
+        let mut keys: Vec<&&Outcome> = self.rows.iter().filter(|o| o.features == features).collect();
+        keys.sort_by_key(|o| order(o));
+        let mut keys: Vec<(&str, &str)> = keys.into_iter().map(|o| (&*o.method, &*o.init)).collect();
+        keys.dedup();
+        keys
+    }
+
+    fn labels(&self, features: &str, rule: &str, least: usize, beside: bool) -> Result<String> {
+        let mut text = String::from("| method | start | age | occupation |");
+        text += if beside { " paper: age | occupation |\n|---|---|---|---|---|---|\n" } else { "\n|---|---|---|---|\n" };
+        for (method, init) in self.keys(features) {
+            let of = |label| show(self.cell((method, init, features), Some(label), rule, least).into_values());
+            write!(text, "| {method} | {} | {} | {} |", star(init), of("age"), of("occupation"))?;
+            if beside {
+                let paper = PAPER.iter().find(|(m, i, ..)| (*m, *i) == (method, init));
+                match paper {
+                    Some((_, _, age, occupation)) => write!(text, " {age} | {occupation} |")?,
+                    None => text += " | |",
+                }
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    fn exposure(&self, features: &str) -> Result<String> {
+        let mut text =
+            String::from("| method | start | at least 10 exposures | at least 100 |\n|---|---|---|---|\n");
+        for (method, init) in self.keys(features) {
+            let of = |least| show(self.cell((method, init, features), None, "exposure", least).into_values());
+            writeln!(text, "| {method} | {} | {} | {} |", star(init), of(10), of(100))?;
+        }
+        Ok(text)
+    }
+
+    fn gains(&self, features: &str) -> Result<String> {
+        let mut text = String::from(
+            "| method | rule | exposures | age | occupation | exposure AUC |\n|---|---|---|---|---|---|\n",
+        );
+        for method in ["ratio", "tuned", "factors"] {
+            for (rule, least) in [("count", 10), ("count", 100), ("lift", 10), ("lift", 100)] {
+                let gain = |label: Option<&str>, rule: &str| {
+                    let random = self.cell((method, "random", features), label, rule, least);
+                    let learned = self.cell((method, "learned", features), label, rule, least);
+                    let both = learned.iter().filter_map(|(s, l)| Some(l - random.get(s)?));
+                    signed(both.collect::<Vec<_>>())
+                };
+                let (age, occupation) = (gain(Some("age"), rule), gain(Some("occupation"), rule));
+                if !age.is_empty() {
+                    let exposure = gain(None, "exposure");
+                    writeln!(text, "| {method} | {rule} | {least} | {age} | {occupation} | {exposure} |")?;
+                }
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// Extra knowledge is marked, as in the paper.
+fn star(init: &str) -> String {
+    let knows = ["graph", "histogram"].contains(&init);
+    format!("{init}{}", if knows { "*" } else { "" })
+}
+
+fn show(figures: impl IntoIterator<Item = f64>) -> String {
+    Summary::of(figures).map_or(String::new(), |s| format!("{s:.1}"))
+}
+
+fn signed(figures: Vec<f64>) -> String {
+    Summary::of(figures).map_or(String::new(), |s| format!("{:+.1} ± {:.1}", s.mean, s.sd))
+}
+
+fn checks(entries: &[Entry], graph: Option<&Graph>) -> Result<String> {
+    let mut groups: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for check in entries.iter().filter_map(|e| if let Entry::Check(c) = e { Some(c) } else { None }) {
+        let group = groups.entry(&check.what).or_default();
+        group.0.push(check.value);
+        group.1.extend(check.baseline);
+    }
+    if groups.is_empty() {
+        return Ok(String::new());
+    }
+    let mut text = String::from(
+        "\n## Do the parts work by themselves?\n\n| check | ours | popularity alone | seeds |\n|---|---|---|---|\n",
+    );
+    for (what, (values, baselines)) in groups {
+        let of = |list: &[f64]| Summary::of(list.iter().copied()).map_or(String::new(), |s| format!("{s:.3}"));
+        writeln!(text, "| {what} | {} | {} | {} |", of(&values), of(&baselines), values.len())?;
+    }
+    if let Some(graph) = graph {
+        let (known, all) = (graph.aligned(), graph.entity_of_item().len());
+        writeln!(
+            text,
+            "\nThe knowledge graph knows {known} of {all} films; the others have the vector that exposures alone give."
+        )?;
+    }
+    Ok(text)
+}
+
+fn ablations(entries: &[Entry]) -> Result<String> {
+    let list: Vec<_> =
+        entries.iter().filter_map(|e| if let Entry::Ablation(a) = e { Some(a) } else { None }).collect();
+    if list.is_empty() {
+        return Ok(String::new());
+    }
+    let splits = list.iter().map(|a| a.split).max().unwrap_or(0);
+    let mut text = format!(
+        "\n## What makes the difference\n\nOne thing changed at a time: `fields`, the paper's net, count rule, at least 10 \
+         exposures; {splits} splits, so small\ndifferences are noise.\n\n\
+         | start | changed | age | occupation | exposure AUC |\n|---|---|---|---|---|\n"
+    );
+    for init in ["random", "learned"] {
+        let mut variants: Vec<&str> = Vec::new();
+        for a in list.iter().filter(|a| a.init == init) {
+            if !variants.contains(&&*a.variant) {
+                variants.push(&a.variant);
+            }
+        }
+        variants.sort_by_key(|v| *v != REFERENCE);
+        for variant in variants {
+            let of = |label: &str, rule: &str| {
+                let same = list.iter().filter(|a| a.init == init && a.variant == variant);
+                let figures = same.flat_map(|a| &a.figures);
+                let cell = figures.filter(|f| f.label == label && f.rule == rule && f.min_exposures == 10);
+                show(cell.map(|f| 100.0 * f.auc))
+            };
+            let (age, occupation) = (of("age", "count"), of("occupation", "count"));
+            writeln!(text, "| {init} | {variant} | {age} | {occupation} | {} |", of("none", "exposure"))?;
+        }
+    }
+    Ok(text)
+}
+
+/// Where the time went.
+fn profile(entries: &[Entry], rows: &[&Outcome]) -> Result<String> {
+    let mut parts: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+    let mut add = |what: String, seconds: f64| {
+        let part = parts.entry(what).or_default();
+        *part = (part.0 + seconds, part.1 + 1);
+    };
+    for entry in entries {
+        if let Entry::Stage { what, seconds } = entry {
+            add(what.clone(), *seconds);
+        }
+    }
+    for o in rows {
+        add(format!("{} {}, fitting", o.method, o.init), o.seconds[0]);
+        add(format!("{} {}, measuring", o.method, o.init), o.seconds[1]);
+    }
+    let total: f64 = parts.values().map(|(seconds, _)| seconds).sum();
+    let mut text = format!(
+        "\n## Where the time goes\n\n{:.0} processor seconds in all, measured per thread; {} MiB of memory at most.\n\n\
+         | part | seconds | times | seconds each |\n|---|---|---|---|\n",
+        total,
+        crate::output::peak_mib()
+    );
+    let mut parts: Vec<_> = parts.into_iter().collect();
+    parts.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+    for (what, (seconds, times)) in parts {
+        writeln!(text, "| {what} | {seconds:.0} | {times} | {:.1} |", seconds / times as f64)?;
+    }
+    Ok(text)
+}

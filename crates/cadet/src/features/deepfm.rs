@@ -1,0 +1,454 @@
+//! DeepFM (Guo et al. 2017): users' features from who clicked what.
+//!
+//! ```text
+//! y = b + Σ_f w_f + Σ_{f<g} v_f·v_g + mlp(v_1 … v_F)      P(click) = sigmoid(y)
+//! ```
+//!
+//! Every field of a user or an item (its id, a category, a list of categories) has one vector `v_f` that the
+//! pairwise part and the net share; the vector of a list is the mean of its members'. A user's features are
+//! the vectors of its own fields, one after the other. Rows are sparse: a batch moves only what it met.
+
+use crate::instances::Instances;
+use crate::kernels::{Adam, AdamConfig, Dense, Floats, Kernel};
+use crate::metrics;
+use crate::rng::{Purpose, Rng};
+use crate::rows::RowTable;
+use crate::{Error, Result};
+
+/// Whose property a field is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The user's.
+    User,
+    /// The item's.
+    Item,
+}
+
+/// A categorical property: for every user (or item) none, one or several of its categories.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    name: String,
+    side: Side,
+    categories: usize,
+    offsets: Vec<u32>,
+    values: Vec<u32>,
+}
+
+impl Field {
+    /// A field from the categories of every member; categories are numbered from 0.
+    pub fn new<'a>(
+        name: impl Into<String>,
+        side: Side,
+        members: impl IntoIterator<Item = &'a [u32]>,
+    ) -> Self {
+        let (mut offsets, mut values) = (vec![0], Vec::new());
+        for categories in members {
+            values.extend_from_slice(categories);
+            offsets.push(values.len() as u32);
+        }
+        let categories = values.iter().max().map_or(0, |c| *c as usize + 1);
+        Self { name: name.into(), side, categories, offsets, values }
+    }
+
+    /// The field in which every member is its own category.
+    pub fn id(name: impl Into<String>, side: Side, members: usize) -> Self {
+        let values: Vec<u32> = (0..members as u32).collect();
+        Self::new(name, side, values.chunks_exact(1))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn members(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    fn of(&self, member: u32) -> &[u32] {
+        let at = member as usize;
+        &self.values[self.offsets[at] as usize..self.offsets[at + 1] as usize]
+    }
+
+    fn of_click(&self, clicks: &Clicks, i: u32) -> &[u32] {
+        self.of(match self.side {
+            Side::User => clicks.users[i as usize],
+            Side::Item => clicks.items[i as usize],
+        })
+    }
+}
+
+/// Who was shown what, and did they click?
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Clicks {
+    /// Users.
+    pub users: Vec<u32>,
+    /// Items.
+    pub items: Vec<u32>,
+    /// Whether the user clicked.
+    pub clicked: Vec<bool>,
+}
+
+impl Clicks {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, user: u32, item: u32, clicked: bool) {
+        self.users.push(user);
+        self.items.push(item);
+        self.clicked.push(clicked);
+    }
+}
+
+/// The sizes of the model and how to train it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeepFmConfig {
+    /// Numbers per field.
+    pub width: usize,
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// Pulls the vectors towards 0.
+    pub decay: f32,
+    /// Adam's step size.
+    pub learning_rate: f32,
+    /// Clicks per step.
+    pub batch: usize,
+    /// At most this many passes.
+    pub epochs: usize,
+    /// Stop after this many epochs without a better one.
+    pub patience: usize,
+    /// Seeds weights and order.
+    pub seed: u64,
+}
+
+impl Default for DeepFmConfig {
+    fn default() -> Self {
+        Self {
+            width: 20,
+            hidden: vec![64, 32],
+            decay: 1e-5,
+            learning_rate: 1e-3,
+            batch: 1024,
+            epochs: 20,
+            patience: 2,
+            seed: 1,
+        }
+    }
+}
+
+/// The model.
+#[derive(Debug, Clone)]
+pub struct DeepFm {
+    kernel: Kernel,
+    width: usize,
+    fields: Vec<Field>,
+    /// Where a field's categories begin in the table.
+    starts: Vec<u32>,
+    /// One row per category: `v`, then `w`.
+    table: RowTable,
+    bias: f32,
+    layers: Vec<Dense>,
+}
+
+/// How training went.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeepFmHistory {
+    /// AUC on the validation clicks after each epoch.
+    pub valid_auc: Vec<f64>,
+    /// The epoch that was kept, counted from 1.
+    pub best: usize,
+}
+
+/// Working memory of a batch.
+#[derive(Debug, Default)]
+struct Work {
+    /// Input and hidden layers, row after row.
+    activations: Vec<Vec<f32>>,
+    delta: Vec<f32>,
+    upstream: Vec<f32>,
+    logits: Vec<f32>,
+}
+
+impl DeepFm {
+    /// Trains on clicks and keeps the epoch with the best AUC on `valid`.
+    pub fn learn(
+        config: &DeepFmConfig,
+        fields: Vec<Field>,
+        train: &Clicks,
+        valid: &Clicks,
+    ) -> Result<(Self, DeepFmHistory)> {
+        let mut model = Self::init(config, fields)?;
+        model.check(train)?;
+        model.check(valid)?;
+        if train.is_empty() {
+            return Err(Error::config("clicks", "there are none to train on"));
+        }
+        let mut optimiser = Optimiser::new(&model);
+        let mut order: Vec<u32> = (0..train.len() as u32).collect();
+        let mut work = Work::default();
+        let mut history = DeepFmHistory { valid_auc: Vec::new(), best: 0 };
+        let mut best: Option<(RowTable, Vec<Dense>, f32)> = None;
+        for epoch in 0..config.epochs {
+            Rng::at(config.seed, Purpose::Clicks, [epoch as u64, 0]).shuffle(&mut order);
+            let mut loss = 0.0;
+            for batch in order.chunks(config.batch) {
+                loss += model.step(train, batch, config, &mut optimiser, &mut work);
+            }
+            let loss = loss / order.len() as f64;
+            if !loss.is_finite() {
+                return Err(Error::Diverged { epoch: epoch + 1, loss });
+            }
+            let auc = model.auc(valid).unwrap_or(f64::NAN);
+            tracing::debug!(epoch, loss, auc, "DeepFM");
+            let better = history.valid_auc.iter().all(|a| auc > *a || a.is_nan());
+            history.valid_auc.push(auc);
+            if better || valid.is_empty() {
+                history.best = epoch + 1;
+                best = Some((model.table.clone(), model.layers.clone(), model.bias));
+            } else if epoch + 1 - history.best >= config.patience {
+                break;
+            }
+        }
+        if let Some((table, layers, bias)) = best {
+            (model.table, model.layers, model.bias) = (table, layers, bias);
+        }
+        Ok((model, history))
+    }
+
+    fn init(config: &DeepFmConfig, fields: Vec<Field>) -> Result<Self> {
+        if fields.is_empty() || config.width == 0 || config.hidden.is_empty() || config.batch == 0 {
+            return Err(Error::config("fields", "DeepFM needs a field, a width, a hidden layer and a batch"));
+        }
+        let mut starts = vec![0u32];
+        for field in &fields {
+            starts.push(starts[starts.len() - 1] + field.categories as u32);
+        }
+        let mut rng = Rng::at(config.seed, Purpose::Clicks, [u64::MAX, 0]);
+        let rows = starts[fields.len()] as usize;
+        let mut table = RowTable::random(rows, config.width + 1, 0.01, &mut rng);
+        (0..rows as u32).for_each(|row| table.row_mut(row)[config.width] = 0.0);
+        let mut inputs = fields.len() * config.width;
+        let mut layers = Vec::new();
+        for width in config.hidden.iter().copied().chain([1]) {
+            layers.push(Dense::init(inputs, width, &mut rng));
+            inputs = width;
+        }
+        Ok(Self { kernel: Kernel::chosen()?, width: config.width, fields, starts, table, bias: 0.0, layers })
+    }
+
+    fn check(&self, clicks: &Clicks) -> Result<()> {
+        for (side, list, what) in [(Side::User, &clicks.users, "users"), (Side::Item, &clicks.items, "items")]
+        {
+            let largest = list.iter().max().map_or(0, |m| *m as usize + 1);
+            let fields = self.fields.iter().filter(|f| f.side == side);
+            if let Some(field) = fields.clone().find(|f| f.members() < largest) {
+                let why =
+                    format!("field {} knows {} {what}, the clicks {largest}", field.name, field.members());
+                return Err(Error::config("fields", why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `work.logits` and the activations.
+    fn forward(&self, clicks: &Clicks, batch: &[u32], work: &mut Work) {
+        let width = self.width;
+        let inputs = self.layers[0].inputs();
+        work.activations.resize(self.layers.len() + 1, Vec::new());
+        work.logits.clear();
+        let x = &mut work.activations[0];
+        x.clear();
+        x.resize(batch.len() * inputs, 0.0);
+        let (mut sums, mut squares) = (vec![0.0f32; width], vec![0.0f32; width]);
+        for (i, x) in batch.iter().zip(x.chunks_exact_mut(inputs)) {
+            sums.fill(0.0);
+            squares.fill(0.0);
+            let mut logit = self.bias;
+            for (f, v) in x[..self.fields.len() * width].chunks_exact_mut(width).enumerate() {
+                let categories = self.fields[f].of_click(clicks, *i);
+                let share = 1.0 / categories.len().max(1) as f32;
+                for category in categories {
+                    let row = self.table.row(self.starts[f] + category);
+                    v.iter_mut().zip(row).for_each(|(v, r)| *v += share * r);
+                    logit += share * row[width];
+                }
+                for ((v, sum), square) in v.iter().zip(&mut sums).zip(&mut squares) {
+                    *sum += v;
+                    *square += v * v;
+                }
+            }
+            logit += 0.5 * sums.iter().zip(&squares).map(|(s, q)| s * s - q).sum::<f32>();
+            work.logits.push(logit);
+        }
+        for (l, layer) in self.layers.iter().enumerate() {
+            let (before, after) = work.activations.split_at_mut(l + 1);
+            after[0].resize(batch.len() * layer.width(), 0.0);
+            layer.forward(self.kernel, &before[l], l + 1 < self.layers.len(), &mut after[0]);
+        }
+        let last = self.layers[self.layers.len() - 1].width();
+        let outputs = &work.activations[self.layers.len()];
+        work.logits.iter_mut().zip(outputs.chunks_exact(last)).for_each(|(logit, out)| *logit += out[0]);
+    }
+
+    /// One update; returns the sum of the losses before it.
+    fn step(
+        &mut self,
+        clicks: &Clicks,
+        batch: &[u32],
+        config: &DeepFmConfig,
+        optimiser: &mut Optimiser,
+        work: &mut Work,
+    ) -> f64 {
+        let loss = self.gradients(clicks, batch, optimiser, work);
+        optimiser.steps += 1;
+        let adam = Adam::at(AdamConfig::default(), config.learning_rate, optimiser.steps);
+        for (layer, state) in self.layers.iter_mut().zip(&mut optimiser.layers) {
+            adam.update(self.kernel, &mut layer.theta, &state.gradient, &mut state.m, &mut state.v);
+            layer.transpose();
+        }
+        self.table.step(self.kernel, adam, config.decay);
+        let [m, v] = &mut optimiser.bias;
+        let gradient = [optimiser.bias_gradient];
+        adam.update(self.kernel, std::slice::from_mut(&mut self.bias), &gradient, m, v);
+        loss
+    }
+
+    fn gradients(
+        &mut self,
+        clicks: &Clicks,
+        batch: &[u32],
+        optimiser: &mut Optimiser,
+        work: &mut Work,
+    ) -> f64 {
+        self.forward(clicks, batch, work);
+        let Work { activations, delta, upstream, logits } = work;
+        let last = self.layers[self.layers.len() - 1].width();
+        let mut loss = 0.0;
+        delta.clear();
+        delta.resize(batch.len() * last, 0.0);
+        optimiser.bias_gradient = 0.0;
+        for ((logit, i), d) in logits.iter_mut().zip(batch).zip(delta.chunks_exact_mut(last)) {
+            let clicked = clicks.clicked[*i as usize];
+            let y = f64::from(*logit);
+            loss += metrics::softplus(if clicked { -y } else { y });
+            d[0] = ((metrics::sigmoid(y) - f64::from(u8::from(clicked))) / batch.len() as f64) as f32;
+            optimiser.bias_gradient += d[0];
+            *logit = d[0];
+        }
+        let slopes = logits;
+        for (l, layer) in self.layers.iter().enumerate().rev() {
+            let state = &mut optimiser.layers[l];
+            state.gradient.fill(0.0);
+            upstream.resize(batch.len() * layer.inputs(), 0.0);
+            layer.backward(self.kernel, &activations[l], delta, &mut state.gradient, upstream);
+            if l > 0 {
+                let gates = activations[l].iter();
+                upstream.iter_mut().zip(gates).for_each(|(d, h)| *d = if *h > 0.0 { *d } else { 0.0 });
+            }
+            std::mem::swap(delta, upstream);
+        }
+        let (width, inputs) = (self.width, self.layers[0].inputs());
+        let mut sums = vec![0.0f32; width];
+        let rows = activations[0].chunks_exact(inputs).zip(delta.chunks_exact(inputs));
+        for ((i, slope), (x, d)) in batch.iter().zip(slopes).zip(rows) {
+            sums.fill(0.0);
+            let fields = self.fields.len();
+            for v in x[..fields * width].chunks_exact(width) {
+                sums.iter_mut().zip(v).for_each(|(s, v)| *s += v);
+            }
+            for f in 0..fields {
+                let range = f * width..(f + 1) * width;
+                let categories = self.fields[f].of_click(clicks, *i);
+                let share = 1.0 / categories.len().max(1) as f32;
+                for category in categories {
+                    let gradient = self.table.gradient(self.starts[f] + category);
+                    let parts = x[range.clone()].iter().zip(&d[range.clone()]).zip(&sums);
+                    for (g, ((v, d), sum)) in gradient.iter_mut().zip(parts) {
+                        *g += share * (d + *slope * (sum - v));
+                    }
+                    gradient[width] += share * *slope;
+                }
+            }
+        }
+        loss
+    }
+
+    /// The log-odds of a click.
+    pub fn predict(&self, clicks: &Clicks) -> Result<Vec<f32>> {
+        self.check(clicks)?;
+        let order: Vec<u32> = (0..clicks.len() as u32).collect();
+        let (mut work, mut out) = (Work::default(), Vec::with_capacity(clicks.len()));
+        for batch in order.chunks(4096) {
+            self.forward(clicks, batch, &mut work);
+            out.extend_from_slice(&work.logits);
+        }
+        Ok(out)
+    }
+
+    /// How often a clicked pair is ranked above one that was not.
+    pub fn auc(&self, clicks: &Clicks) -> Option<f64> {
+        let scores = self.predict(clicks).ok()?;
+        let of = |want: bool| -> Vec<f32> {
+            scores.iter().zip(&clicks.clicked).filter(|(_, c)| **c == want).map(|(s, _)| *s).collect()
+        };
+        metrics::auc(&of(true), &of(false))
+    }
+
+    /// The features of all users: the vectors of their fields, one after the other.
+    pub fn user_rows(&self) -> Result<Instances> {
+        let fields: Vec<usize> =
+            (0..self.fields.len()).filter(|f| self.fields[*f].side == Side::User).collect();
+        let Some(first) = fields.first() else {
+            return Err(Error::config("fields", "no field is the user's: users have no features"));
+        };
+        let mut rows = Vec::new();
+        for user in 0..self.fields[*first].members() as u32 {
+            for f in &fields {
+                let categories = self.fields[*f].of(user);
+                let share = 1.0 / categories.len().max(1) as f32;
+                let start = rows.len();
+                rows.resize(start + self.width, 0.0);
+                for category in categories {
+                    let row = self.table.row(self.starts[*f] + category);
+                    rows[start..].iter_mut().zip(row).for_each(|(v, r)| *v += share * r);
+                }
+            }
+        }
+        Instances::new(fields.len() * self.width, rows)
+    }
+}
+
+/// The state of Adam for the dense part.
+#[derive(Debug)]
+struct Optimiser {
+    steps: u64,
+    layers: Vec<LayerState>,
+    bias: [[f32; 1]; 2],
+    bias_gradient: f32,
+}
+
+#[derive(Debug)]
+struct LayerState {
+    gradient: Floats,
+    m: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Optimiser {
+    fn new(model: &DeepFm) -> Self {
+        let state = |layer: &Dense| {
+            let n = layer.theta.len();
+            LayerState { gradient: Floats::zeros(n), m: vec![0.0; n], v: vec![0.0; n] }
+        };
+        let layers = model.layers.iter().map(state).collect();
+        Self { steps: 0, layers, bias: [[0.0]; 2], bias_gradient: 0.0 }
+    }
+}
