@@ -25,6 +25,7 @@ pub enum Purpose {
     World = 8,
     Split = 9,
     Evaluation = 10,
+    Graph = 11,
 }
 
 fn splitmix(value: u64) -> u64 {

@@ -1,10 +1,12 @@
 //! What is known about the users where nobody says? Feature rows learned from the exposures alone.
 //!
-//! Each way to learn them is one file here. [`Standard`] brings any features to the same scale.
+//! Each way to learn them is one file here; [`ktup`] gives item vectors. [`Standard`] brings any features to the same scale.
 
 pub mod factors;
+pub mod ktup;
 
 pub use factors::Factors;
+pub use ktup::{Graph, Ktup, KtupConfig};
 
 use crate::instances::Instances;
 use crate::{Error, Result};
