@@ -41,11 +41,9 @@ pub struct KnowledgeGraph {
 
 /// Reads a knowledge-graph folder.
 pub fn read_graph(folder: &Path) -> Result<KnowledgeGraph> {
-    let [triples_path, entities_path, relations_path, items_path] = {
-        let found = FILES.map(|name| find(folder, name));
-        let [a, b, c, d] = found;
-        [a?, b?, c?, d?]
-    };
+    let [triples_path, entities_path, relations_path, items_path] = FILES.map(|name| find(folder, name));
+    let (triples_path, entities_path) = (triples_path?, entities_path?);
+    let (relations_path, items_path) = (relations_path?, items_path?);
     let entities = names(&entities_path, "eid<TAB>name<TAB>entity", 1)?;
     let relations = names(&relations_path, "id<TAB>kb_relation<TAB>name", 2)?;
     let mut triples = Vec::new();

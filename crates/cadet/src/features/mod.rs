@@ -1,6 +1,7 @@
 //! What is known about the users where nobody says? Feature rows learned from the exposures alone.
 //!
-//! Each way to learn them is one file here; [`ktup`] gives item vectors. [`Standard`] brings any features to the same scale.
+//! Each way to learn them is one file here; [`ktup`] gives vectors of items instead. [`Standard`] brings any
+//! features to the same scale.
 
 pub mod factors;
 pub mod ktup;

@@ -29,6 +29,8 @@ use table::Table;
 use transh::Translation;
 use tup::{Meeting, Preferences};
 
+const WIDEST: usize = 4096;
+
 /// How KTUP is learned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -64,15 +66,15 @@ impl Default for KtupConfig {
         Self {
             width: 64,
             tup_epochs: 4,
-            transh_epochs: 10,
-            joint_epochs: 3,
+            transh_epochs: 40,
+            joint_epochs: 4,
             exposures_per_epoch: 500_000,
             triples_per_epoch: 200_000,
             learning_rate: 0.005,
-            joint_learning_rate: 0.002,
+            joint_learning_rate: 0.001,
             batch: 1024,
             margin: 1.0,
-            graph_weight: 1.0,
+            graph_weight: 3.0,
             seed: 1,
         }
     }
@@ -85,6 +87,9 @@ impl KtupConfig {
             _ => Ok(()),
         };
         positive("width", self.width)?;
+        if self.width > WIDEST {
+            return Err(Error::config("width", format!("must be at most {WIDEST}, found {}", self.width)));
+        }
         positive("batch", self.batch)?;
         positive("exposures_per_epoch", self.exposures_per_epoch)?;
         positive("triples_per_epoch", self.triples_per_epoch)?;
@@ -284,11 +289,15 @@ mod tests {
         let none = ExposuresBuilder::new().build(82, 1).unwrap();
         refuse(quick(), &none, &graph, "exposures: there is none to learn from");
         refuse(KtupConfig { width: 0, ..quick() }, &train, &graph, "width: must be at least 1");
+        let wide = KtupConfig { width: usize::MAX / 2, ..quick() };
+        assert!(wide.learn(&train, &graph).unwrap_err().to_string().starts_with("width: must be at most"));
         let rate = KtupConfig { learning_rate: f32::NAN, ..quick() };
         refuse(rate, &train, &graph, "learning_rate: must be finite and above 0, found NaN");
         let ktup = KtupConfig { exposures_per_epoch: 1, triples_per_epoch: 1, ..quick() };
         let ktup = ktup.learn(&train, &graph).unwrap();
         assert!(link_prediction(&ktup, &graph, &[[0, 2, 0]]).is_err());
+        assert!(link_prediction(&ktup, &short, &[[0, 0, 0]]).is_err());
+        assert!(recommendation(&ktup, &none, &none, 1).is_err());
         assert!(recommendation(&ktup, &train, &none, 1).is_err());
         assert!(recommendation(&ktup, &train, &held_out.filter(|_, _| false), 1).is_err());
     }

@@ -26,12 +26,13 @@ pub fn recommendation(
     held_out: &Exposures,
     seed: u64,
 ) -> Result<Recommendation> {
-    let shape = |what, expected, found| match expected == found {
-        true => Ok(()),
-        false => Err(Error::Shape { what, expected, found }),
-    };
-    shape("held-out items", train.task_count(), held_out.task_count())?;
-    shape("held-out users", train.instance_count(), held_out.instance_count())?;
+    same("items", ktup.items.len() / ktup.width, train.task_count())?;
+    same("users", ktup.users.len() / ktup.width, train.instance_count())?;
+    same("held-out items", train.task_count(), held_out.task_count())?;
+    same("held-out users", train.instance_count(), held_out.instance_count())?;
+    if train.is_empty() {
+        return Err(Error::config("exposures", "there is none that was trained on"));
+    }
     let popularity: Vec<f32> = train.audiences().map(|(_, a)| a.instances.len() as f32).collect();
     let exposed: Vec<u32> = (0..).zip(&popularity).filter(|(_, p)| **p > 0.0).map(|(i, _)| i).collect();
     let (train, held_out) = (train.transposed(), held_out.transposed());
@@ -62,9 +63,9 @@ pub struct LinkPrediction {
     pub hits_at_10: f64,
     /// Mean of 1/rank.
     pub mrr: f64,
-    /// Both, where entities are ranked by how often they are the tail of the relation.
+    /// Hits where entities are ranked by how often they are the tail of the relation.
     pub popularity_hits_at_10: f64,
-    /// See above.
+    /// Mean of 1/rank in that order.
     pub popularity_mrr: f64,
     /// Triples that were measured.
     pub triples: usize,
@@ -73,21 +74,21 @@ pub struct LinkPrediction {
 /// Ranks the tail of every held-out triple among the entities that are not known to be another true tail,
 /// by the graph that was trained on or by the held-out triples. Ties count as the middle of their ranks.
 pub fn link_prediction(ktup: &Ktup, train: &Graph, held_out: &[[u32; 3]]) -> Result<LinkPrediction> {
+    same("entities", ktup.entities.len() / ktup.width, train.entities())?;
+    same("relations", ktup.relations.len() / ktup.width, train.relations())?;
     // Checks the numbers, and sorts by head and relation.
     let held_out = Graph::new(held_out.to_vec(), train.entities(), train.relations(), Vec::new())?;
     let entities = train.entities();
-    let mut frequency = vec![0.0f32; train.relations() * entities];
-    for [_, r, t] in train.triples() {
-        frequency[*r as usize * entities + *t as usize] += 1.0;
-    }
     let mut sums = [0.0f64; 4];
-    let mut distances = vec![0.0f32; entities];
+    let (mut distances, mut popular) = (vec![0.0f32; entities], vec![0.0f32; entities]);
     for query in held_out.triples().chunk_by(|a, b| a[..2] == b[..2]) {
         let [h, r, _] = query[0];
         for (t, distance) in (0..).zip(&mut distances) {
             *distance = ktup.distance([h, r, t]);
         }
-        let popular = &frequency[r as usize * entities..][..entities];
+        popular.fill(0.0);
+        let tails = train.triples().iter().filter(|triple| triple[1] == r);
+        tails.for_each(|[_, _, t]| popular[*t as usize] += 1.0);
         let known: Vec<bool> =
             (0..entities as u32).map(|t| train.contains([h, r, t]) || query.contains(&[h, r, t])).collect();
         for [_, _, t] in query {
@@ -109,4 +110,8 @@ pub fn link_prediction(ktup: &Ktup, train: &Graph, held_out: &[[u32; 3]]) -> Res
     let triples = held_out.triples().len();
     let [hits_at_10, mrr, popularity_hits_at_10, popularity_mrr] = sums.map(|sum| sum / triples as f64);
     Ok(LinkPrediction { hits_at_10, mrr, popularity_hits_at_10, popularity_mrr, triples })
+}
+
+fn same(what: &'static str, expected: usize, found: usize) -> Result<()> {
+    if expected == found { Ok(()) } else { Err(Error::Shape { what, expected, found }) }
 }
