@@ -67,7 +67,7 @@ impl Default for KtupConfig {
             width: 64,
             tup_epochs: 4,
             transh_epochs: 40,
-            joint_epochs: 4,
+            joint_epochs: 3,
             exposures_per_epoch: 500_000,
             triples_per_epoch: 200_000,
             learning_rate: 0.005,
