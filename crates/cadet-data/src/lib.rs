@@ -18,6 +18,7 @@ mod rows;
 mod skipped;
 pub mod source;
 mod stream;
+pub mod triples;
 pub mod users;
 pub mod write;
 mod write_parquet;
@@ -26,5 +27,6 @@ pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposu
 pub use labels::{LabelColumn, Labels, read_labels};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};
+pub use triples::{KnowledgeGraph, read_graph};
 pub use users::{Aligned, UserOptions, UserTable, align, read_users};
 pub use write::{Kind, TableWriter, Values};

@@ -27,6 +27,7 @@ pub enum Purpose {
     Evaluation = 10,
     Clicks = 11,
     Mixture = 12,
+    Graph = 13,
 }
 
 fn splitmix(value: u64) -> u64 {

@@ -1,12 +1,15 @@
 //! What is known about the users where nobody says? Feature rows learned from the exposures alone.
 //!
-//! Each way to learn them is one file here. [`Standard`] brings any features to the same scale.
+//! Each way to learn them is one file here; [`ktup`] gives vectors of items instead. [`Standard`] brings any
+//! features to the same scale.
 
 pub mod deepfm;
 pub mod factors;
+pub mod ktup;
 pub mod mixture;
 
 pub use factors::Factors;
+pub use ktup::{Graph, Ktup, KtupConfig};
 use mixture::Moments;
 
 use crate::instances::Instances;

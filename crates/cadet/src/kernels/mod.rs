@@ -121,3 +121,35 @@ macro_rules! dispatch {
     }};
 }
 pub(crate) use dispatch;
+
+/// Plain Rust that should be compiled for the machine's vector instructions.
+pub(crate) trait Vectorised {
+    /// What comes out.
+    type Output;
+    /// Does it; must be `#[inline(always)]`, and so must whatever is hot inside.
+    fn run(self) -> Self::Output;
+}
+
+/// Runs a job compiled for the chosen instructions. Its sums keep the order they are written in, so every
+/// kernel gives the same bytes.
+pub(crate) fn vectorised<J: Vectorised>(kernel: Kernel, job: J) -> J::Output {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+    fn avx512<J: Vectorised>(job: J) -> J::Output {
+        job.run()
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn avx2<J: Vectorised>(job: J) -> J::Output {
+        job.run()
+    }
+    match kernel {
+        // SAFETY: as in `dispatch`, `available` alone makes these, where the instructions exist.
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => unsafe { avx512(job) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => unsafe { avx2(job) },
+        _ => job.run(),
+    }
+}
