@@ -4,6 +4,7 @@
 //! in plain lists of numbers. A step makes tensors of them, lets burn find the gradients, and moves the lists by Adam:
 //! the net in every step, of the tasks only those that the batch met.
 
+use burn_tensor::activation::sigmoid;
 use burn_tensor::{Device, Int, Tensor, TensorData};
 use cadet::estimator::{Estimator, Rates, Tensor as Named, take};
 use cadet::instances::Instances;
@@ -16,7 +17,7 @@ use rayon::prelude::*;
 use crate::adam::Adam;
 
 /// Rows that go through the net together when responses are asked for: their activations stay in the cache.
-const BLOCK: usize = 1024;
+const BLOCK: usize = 512;
 
 /// How much of a new batch goes into the running statistics.
 const FRESH: f32 = 0.05;
@@ -109,6 +110,11 @@ impl Weights {
 /// The affine map `x·W + b`; `layer` holds `W` and `b`.
 pub fn affine(x: Tensor<2>, layer: &[Tensor<2>]) -> Tensor<2> {
     x.matmul(layer[0].clone()) + layer[1].clone()
+}
+
+/// `tanh z = 2σ(2z) − 1`, several times as fast as the backend's own.
+pub fn tanh(z: Tensor<2>) -> Tensor<2> {
+    sigmoid(z * 2.0) * 2.0 - 1.0
 }
 
 /// A net with its weights, and an embedding for each task.

@@ -10,7 +10,7 @@ use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::density::{Density, Net, Statistics, Tasks, Weights, affine};
+use crate::density::{Density, Net, Statistics, Tasks, Weights, affine, tanh};
 
 /// The largest `|ln σ²|`.
 const LIMIT: f32 = 10.0;
@@ -67,7 +67,7 @@ impl Net for Heads {
         let h = relu(affine(tasks.embeddings.clone(), &theta[0..2])); // [runs, hidden]
         let h = relu(affine(h, &theta[2..4]));
         let mean = affine(h.clone(), &theta[4..6]); // [runs, features]
-        let log_variance = (affine(h, &theta[6..8]) / LIMIT).tanh() * LIMIT;
+        let log_variance = tanh(affine(h, &theta[6..8]) / LIMIT) * LIMIT;
         let precision = log_variance.clone().neg().exp();
         let constant = (log_variance + std::f32::consts::TAU.ln()).sum_dim(1); // [runs, 1]
         let squares = (x - tasks.spread(mean)).square() * tasks.spread(precision); // [rows, features]

@@ -21,7 +21,7 @@ use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::density::{Density, Net, Statistics, Tasks, Weights, affine, numbers};
+use crate::density::{Density, Net, Statistics, Tasks, Weights, affine, numbers, tanh};
 use crate::made::{Made, Order};
 
 /// The largest `|α|` before the task modulates it.
@@ -213,7 +213,7 @@ fn moves(made: &Made, theta: &[Tensor<2>], x: Tensor<2>, tasks: &Tasks) -> (Tens
     let alpha = alpha.clone() / (alpha.abs() / LIMIT + 1.0);
     let e = |at: usize| {
         let layer = &theta[Made::TENSORS + 2 * at..][..2];
-        tasks.spread(affine(tasks.embeddings.clone(), layer).tanh())
+        tasks.spread(tanh(affine(tasks.embeddings.clone(), layer)))
     };
     (mu * e(0) + e(1), alpha * e(2) + e(3))
 }
@@ -262,17 +262,17 @@ mod tests {
 
     #[test]
     fn there_and_back_is_where_it_was() {
-        for features in [1, 2, 7] {
+        for features in [1, 2, 7, 40] {
             let flow = flow(features, 3);
             let mut rng = Rng::at(1, Purpose::World, [0, 0]);
             let x: Vec<f32> = (0..50 * features).map(|_| 1.5 * rng.normal()).collect();
             let (u, there) = flow.to_noise(2, &x).unwrap();
             let (y, back) = flow.from_noise(2, &u).unwrap();
             for (x, y) in x.iter().zip(&y) {
-                assert!((x - y).abs() < 1e-4, "{x} became {y}");
+                assert!((x - y).abs() < 1e-5, "{x} became {y}");
             }
             for (there, back) in there.iter().zip(&back) {
-                assert!((there + back).abs() < 1e-4, "{there} and {back}");
+                assert!((there + back).abs() < 1e-5, "{there} and {back}");
             }
         }
     }
@@ -289,7 +289,7 @@ mod tests {
             flow.responses(&x, &vec![task; x.len()], &Vec::from_iter(0..x.len() as u32), &mut out);
             let sum: f64 = out.iter().map(|log_q| f64::from(*log_q).exp()).sum();
             let integral = sum * f64::from(step * step);
-            assert!((integral - 1.0).abs() < 0.01, "task {task}: {integral}");
+            assert!((integral - 1.0).abs() < 1e-3, "task {task}: {integral}");
         }
     }
 
@@ -319,7 +319,24 @@ mod tests {
             out.iter().sum::<f32>() / out.len() as f32
         };
         let shuffled = (0..400).flat_map(|i| [drawn[2 * i], drawn[(2 * i + 7) % 800]]).collect();
-        assert!(mean(drawn.clone()) > mean(shuffled) + 0.05);
+        assert!(mean(drawn.clone()) > mean(shuffled) + 0.5);
+    }
+
+    #[test]
+    fn a_constant_feature_and_an_outlier_do_no_harm() {
+        let mut rng = Rng::at(6, Purpose::World, [0, 0]);
+        let mut rows: Vec<f32> = (0..100).flat_map(|_| [rng.normal(), 2.0, rng.normal()]).collect();
+        rows[0] = 1e4;
+        let x = Instances::new(3, rows).unwrap();
+        let list: Vec<u32> = (0..100).collect();
+        let batch = Batch { tasks: vec![0; 100], positives: list.clone(), negatives: list.clone() };
+        let mut flow = MafConfig { hidden: 8, ..MafConfig::default() }.init(3, &embeddings(1, 1), 1).unwrap();
+        for _ in 0..100 {
+            assert!(flow.step(&x, &batch, Rates { net: 0.05, tasks: 0.05 }, &mut || {}).is_finite());
+        }
+        let mut out = vec![0.0; 100];
+        flow.responses(&x, &batch.tasks, &list, &mut out);
+        assert!(out.iter().all(|log_q| log_q.is_finite()), "{out:?}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn one_flow_finds_a_correlated_gaussian() {
     let mut flow = MafConfig { hidden: 16, ..MafConfig::default() }.init(2, &embeddings(1), 1).unwrap();
     fit(&mut flow, &[LEANING], 8192, 8);
     let pairs = compare(&flow, &[LEANING]);
-    assert!(lost(&pairs).abs() < 0.05, "{} nats lost", lost(&pairs));
+    assert!(lost(&pairs).abs() < 0.02, "{} nats lost", lost(&pairs));
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_conditional_flow_tells_two_tasks_apart() {
     let mut flow = MafConfig { hidden: 16, ..MafConfig::default() }.init(2, &embeddings(2), 1).unwrap();
     fit(&mut flow, &truths, 6144, 10);
     let pairs = compare(&flow, &truths);
-    assert!(lost(&pairs) < 0.1, "{} nats lost", lost(&pairs));
+    assert!(lost(&pairs).abs() < 0.03, "{} nats lost", lost(&pairs));
     let found = ratios(&flow, &truths);
-    assert!(agreement(found.iter().copied()).correlation > 0.95, "{:?}", agreement(found.iter().copied()));
+    assert!(agreement(found.iter().copied()).correlation > 0.98, "{:?}", agreement(found.iter().copied()));
 }
 
 #[test]
