@@ -28,8 +28,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         };
         let mut entries = Vec::new();
         if lines.first() == Some(&first) {
-            let read: Vec<T> =
-                lines[1..].iter().map_while(|line| serde_json::from_str(line).ok()).collect();
+            let read: Vec<T> = lines[1..].iter().map_while(|line| serde_json::from_str(line).ok()).collect();
             lines.truncate(1 + read.len());
             entries = read;
         } else {

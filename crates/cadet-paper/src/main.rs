@@ -27,7 +27,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let level = [tracing::Level::WARN, tracing::Level::INFO, tracing::Level::DEBUG][usize::from(args.verbose.min(2))];
+    let level =
+        [tracing::Level::WARN, tracing::Level::INFO, tracing::Level::DEBUG][usize::from(args.verbose.min(2))];
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)

@@ -252,8 +252,10 @@ pub fn label_auc(
             Ties::Common => population[b].total_cmp(&population[a]).then(a.cmp(&b)),
             Ties::First => a.cmp(&b),
         };
-        let anomalous =
-            usable.iter().copied().min_by(|a, b| value(*a).total_cmp(&value(*b)).then_with(|| tie(*a, *b)))?;
+        let anomalous = usable
+            .iter()
+            .copied()
+            .min_by(|a, b| value(*a).total_cmp(&value(*b)).then_with(|| tie(*a, *b)))?;
         if nominal == anomalous {
             return None;
         }

@@ -5,7 +5,7 @@ use cadet::features::ktup::{link_prediction, recommendation};
 use cadet::rng::{Purpose, Rng};
 use serde::{Deserialize, Serialize};
 
-use super::features::{Reading, click_auc};
+use super::features::click_auc;
 use super::{Entry, Run};
 
 /// One figure of one seed.
@@ -58,7 +58,8 @@ fn ktup(run: &Run<'_>, seed: u64) -> Result<Vec<Check>> {
     let ktup = run.ktup(seed).learn(&shown, &known)?;
     let liked = recommendation(&ktup, &shown, &hidden, seed)?;
     let linked = link_prediction(&ktup, &known, &tested)?;
-    let check = |what: &str, value, baseline| Check { what: what.into(), seed, value, baseline: Some(baseline) };
+    let check =
+        |what: &str, value, baseline| Check { what: what.into(), seed, value, baseline: Some(baseline) };
     Ok(vec![
         check("KTUP hits@10 of held-out links", linked.hits_at_10, linked.popularity_hits_at_10),
         check("KTUP mean reciprocal rank of held-out links", linked.mrr, linked.popularity_mrr),

@@ -6,7 +6,7 @@ use cadet::features::mixture::{MixtureConfig, Moments};
 use cadet::heads::Heads;
 use cadet::init::Initialiser;
 use cadet::init::histogram::Histogram;
-use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
+use cadet::init::learned::{Learned, choose_seeds};
 use cadet::init::random::Random;
 use cadet::init::vectors::Vectors;
 use cadet::ratio::Ratio;
@@ -145,22 +145,13 @@ pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) ->
         ..Settings::paper()
     };
     let paper = match init {
-        Init::Random => Settings {
-            init: CoreInit::Random,
-            init_scale: Some(0.1),
-            task_rate: Some(10.0),
-            ..paper
-        },
+        Init::Random => {
+            Settings { init: CoreInit::Random, init_scale: Some(0.1), task_rate: Some(10.0), ..paper }
+        }
         _ => paper,
     };
     match method {
-        Method::Tuned => Settings {
-            dropout: vec![0.0],
-            patience: 8,
-            select: Select::Loss,
-            seed_choice: SeedChoice::Spread,
-            ..paper
-        },
+        Method::Tuned => Settings { dropout: vec![0.0], patience: 8, ..paper },
         Method::Factors => {
             let epochs = effort.epochs;
             let init = if init == Init::Random { CoreInit::Random } else { CoreInit::Learned };
@@ -181,7 +172,8 @@ fn fit<E: Estimator + Send + Sync>(
 ) -> Result<History> {
     let sampler = Sampler::new(&split.parts.train, tasks.clone(), settings.base)?;
     let held_out = Sampler::new(&split.parts.valid, tasks, settings.base).ok();
-    let validation = held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
+    let validation =
+        held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
     Ok(train(model, &sampler, x, validation.as_ref(), config, None, &mut Unwatched)?)
 }
 

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result};
 use cadet::Instances;
 use cadet::evaluate::{Scores, Ties};
-use cadet::features::{Factors, Standard};
 use cadet::features::ktup::KtupConfig;
+use cadet::features::{Factors, Standard};
 use cadet::init::Initialiser;
 use cadet::init::vectors::Vectors;
 use cadet::settings::Settings;
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let study = Study::read(&data)?;
     let graph = match &kg {
-        Some(folder) => Some(cadet_data::triples::read_graph(folder)?.align(&study.items)?),
+        Some(folder) => Some(cadet_data::read_graph(folder)?.align(&study.items)?),
         None => None,
     };
     let effort = if args.smoke { Effort::SMOKE } else { Effort::FULL };
@@ -243,8 +243,7 @@ impl Run<'_> {
         let Some(graph) = self.graph else { return Ok(None) };
         self.stage("KTUP", || {
             let ktup = self.ktup(split.number).learn(&split.parts.train, graph)?;
-            let (width, rows) = ktup.item_vectors();
-            Ok(Some(Vectors { width, rows }))
+            Ok(Some(Vectors { width: ktup.width(), rows: ktup.item_vectors().to_vec() }))
         })
     }
 
@@ -264,7 +263,8 @@ fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)
     let mut todo = Vec::new();
     for row in rows {
         let (method, init, features) = key(row);
-        let same = |o: &Outcome| (&*o.method, &*o.init, &*o.features, o.split) == (method, init, features, number);
+        let same =
+            |o: &Outcome| (&*o.method, &*o.init, &*o.features, o.split) == (method, init, features, number);
         match run.is_done(|e| matches!(e, Entry::Row(o) if same(o)))? {
             true => run.bar.done(1),
             false => todo.push(*row),

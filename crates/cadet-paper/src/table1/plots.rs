@@ -41,7 +41,9 @@ fn bars(table: &Table<'_>, features: &str, rule: &str) -> Bars {
             let bar = Bar::new(summary.map_or(f64::NAN, |s| s.mean)).error(summary.map_or(0.0, |s| s.sd));
             let paper = PAPER.iter().find(|(m, i, ..)| (m, i) == (method, init));
             match paper.filter(|_| features == "fields" && rule == "count") {
-                Some((_, _, age, occupation)) => bar.reference(if label == "age" { *age } else { *occupation }),
+                Some((_, _, age, occupation)) => {
+                    bar.reference(if label == "age" { *age } else { *occupation })
+                }
                 None => bar,
             }
         });
@@ -50,7 +52,10 @@ fn bars(table: &Table<'_>, features: &str, rule: &str) -> Bars {
     Bars {
         title: format!("AUC × 100, {features}, {rule} rule, films with at least 10 exposures"),
         y: Axis::new("AUC × 100"),
-        groups: keys.iter().map(|(m, i)| if *i == "none" { (*m).to_owned() } else { format!("{m} {i}") }).collect(),
+        groups: keys
+            .iter()
+            .map(|(m, i)| if *i == "none" { (*m).to_owned() } else { format!("{m} {i}") })
+            .collect(),
         series: series.into(),
         reference: "paper".into(),
         size: (WIDE.0 * 1.6, WIDE.1 * 1.3),
@@ -59,8 +64,14 @@ fn bars(table: &Table<'_>, features: &str, rule: &str) -> Bars {
 }
 
 fn by_size(rows: &[&Outcome], features: &str) -> Lines {
-    let wanted =
-        [("ratio", "random"), ("ratio", "learned"), ("tuned", "learned"), ("factors", "learned"), ("gaussian", "random"), ("maf", "random")];
+    let wanted = [
+        ("ratio", "random"),
+        ("ratio", "learned"),
+        ("tuned", "learned"),
+        ("factors", "learned"),
+        ("gaussian", "random"),
+        ("maf", "random"),
+    ];
     let series = wanted.iter().filter_map(|(method, init)| {
         let of: Vec<_> = rows
             .iter()

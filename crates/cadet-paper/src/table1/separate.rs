@@ -41,9 +41,8 @@ fn kernel_density(split: &Split, x: &Instances) -> Vec<f32> {
     let train = split.parts.members(Part::Train);
     let mut place = vec![usize::MAX; x.len()];
     train.iter().enumerate().for_each(|(i, u)| place[*u as usize] = i);
-    let distance = |a: u32, b: u32| -> f32 {
-        x.row(a).iter().zip(x.row(b)).map(|(a, b)| (a - b) * (a - b)).sum()
-    };
+    let distance =
+        |a: u32, b: u32| -> f32 { x.row(a).iter().zip(x.row(b)).map(|(a, b)| (a - b) * (a - b)).sum() };
     let mut sample: Vec<f32> =
         train.iter().zip(train.iter().skip(train.len() / 2)).map(|(a, b)| distance(*a, *b)).collect();
     sample.sort_unstable_by(f32::total_cmp);

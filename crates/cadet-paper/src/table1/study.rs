@@ -8,6 +8,7 @@ use cadet::{Error, Exposures, IdRef, Ids};
 use cadet_data::{ReadOptions, movielens, read_exposures};
 
 /// A property of users that nominal and anomalous are defined by.
+#[derive(Debug)]
 pub(crate) struct LabelColumn {
     pub name: &'static str,
     pub category: Vec<Option<u32>>,
@@ -117,7 +118,11 @@ impl Study {
 
     /// Tells this data from other data.
     pub fn fingerprint(&self) -> (usize, usize, usize, usize, u64) {
-        let sum = self.exposures.instances().iter().fold(0u64, |sum, u| sum.wrapping_mul(31).wrapping_add(u64::from(*u)));
+        let sum = self
+            .exposures
+            .instances()
+            .iter()
+            .fold(0u64, |sum, u| sum.wrapping_mul(31).wrapping_add(u64::from(*u)));
         (self.users.len(), self.items.len(), self.exposures.len(), self.clicks.len(), sum)
     }
 }

@@ -66,7 +66,12 @@ pub(super) fn write(
     for label in &study.labels {
         for least in LEAST {
             let count = tasks_for(&study.exposures, label, least).len();
-            write!(text, "{} {}, at least {least}: {count} films. ", ["", "\n"][usize::from(least == 10)], label.name)?;
+            write!(
+                text,
+                "{} {}, at least {least}: {count} films. ",
+                ["", "\n"][usize::from(least == 10)],
+                label.name
+            )?;
         }
     }
     text.push('\n');
@@ -125,7 +130,8 @@ impl Table<'_> {
         least: usize,
     ) -> BTreeMap<u64, f64> {
         let mut cell = BTreeMap::new();
-        for o in self.rows.iter().filter(|o| (&*o.method, &*o.init, &*o.features) == (method, init, features)) {
+        for o in self.rows.iter().filter(|o| (&*o.method, &*o.init, &*o.features) == (method, init, features))
+        {
             for f in o.figures.iter().filter(|f| f.rule == rule && f.min_exposures == least) {
                 if label.is_none_or(|l| f.label == l) {
                     cell.insert(o.split, 100.0 * f.auc);
@@ -146,9 +152,14 @@ impl Table<'_> {
 
     fn labels(&self, features: &str, rule: &str, least: usize, beside: bool) -> Result<String> {
         let mut text = String::from("| method | start | age | occupation |");
-        text += if beside { " paper: age | occupation |\n|---|---|---|---|---|---|\n" } else { "\n|---|---|---|---|\n" };
+        text += if beside {
+            " paper: age | occupation |\n|---|---|---|---|---|---|\n"
+        } else {
+            "\n|---|---|---|---|\n"
+        };
         for (method, init) in self.keys(features) {
-            let of = |label| show(self.cell((method, init, features), Some(label), rule, least).into_values());
+            let of =
+                |label| show(self.cell((method, init, features), Some(label), rule, least).into_values());
             write!(text, "| {method} | {} | {} | {} |", star(init), of("age"), of("occupation"))?;
             if beside {
                 let paper = PAPER.iter().find(|(m, i, ..)| (*m, *i) == (method, init));
@@ -223,7 +234,8 @@ fn checks(entries: &[Entry], graph: Option<&Graph>) -> Result<String> {
         "\n## Do the parts work by themselves?\n\n| check | ours | popularity alone | seeds |\n|---|---|---|---|\n",
     );
     for (what, (values, baselines)) in groups {
-        let of = |list: &[f64]| Summary::of(list.iter().copied()).map_or(String::new(), |s| format!("{s:.3}"));
+        let of =
+            |list: &[f64]| Summary::of(list.iter().copied()).map_or(String::new(), |s| format!("{s:.3}"));
         writeln!(text, "| {what} | {} | {} | {} |", of(&values), of(&baselines), values.len())?;
     }
     if let Some(graph) = graph {
