@@ -77,7 +77,7 @@ pub(super) fn run(run: &Run<'_>, number: u64) -> Result<()> {
     if todo.is_empty() {
         return Ok(());
     }
-    let split = Split::new(run.study, number)?;
+    let split = Split::new(run.study, number, run.args.on)?;
     let x = run.features(&split, Reading::Fields)?;
     let remember = |variant: &str, init: Init, figures| {
         let (variant, init) = (variant.to_owned(), init.name().to_owned());

@@ -272,10 +272,10 @@ pub(crate) fn density(
 
 /// Responses for every test user, a row per trained film.
 fn matrix(model: &dyn Estimator, split: &Split, x: &Instances) -> Vec<f32> {
-    let users = split.test.len();
+    let users = split.measured.len();
     let mut out = vec![0.0; split.trained.len() * users];
     for (t, row) in out.chunks_exact_mut(users.max(1)).enumerate().filter(|(t, _)| split.trained[*t]) {
-        model.responses(x, &vec![t as u32; users], &split.test, row);
+        model.responses(x, &vec![t as u32; users], &split.measured, row);
     }
     out
 }
@@ -286,8 +286,8 @@ pub(crate) fn lookup<'a>(
     matrix: &'a [f32],
 ) -> impl Fn(TaskId, &[u32]) -> Vec<f32> + Sync + 'a {
     move |task, users| {
-        let row = &matrix[task.0 as usize * split.test.len()..][..split.test.len()];
+        let row = &matrix[task.0 as usize * split.measured.len()..][..split.measured.len()];
         // Users are test users: both lists are sorted by number.
-        users.iter().map(|u| split.test.binary_search(u).map_or(f32::NAN, |place| row[place])).collect()
+        users.iter().map(|u| split.measured.binary_search(u).map_or(f32::NAN, |place| row[place])).collect()
     }
 }

@@ -30,7 +30,7 @@ use crate::journal::Journal;
 use crate::output::{Bar, cpu_seconds};
 use features::Reading;
 use fit::{Effort, Init, Knowledge, Method};
-use protocol::{Figure, SizeFigure, Split, exposure_figures, label_figures};
+use protocol::{Figure, On, SizeFigure, Split, exposure_figures, label_figures};
 use study::Study;
 
 /// The MovieLens study: every row of Table 1, the checks behind it, and why rows differ.
@@ -65,6 +65,9 @@ pub(crate) struct Args {
     /// Splits of the ablations; 0 leaves them out.
     #[arg(long, value_name = "N", default_value_t = 3)]
     ablation_splits: u64,
+    /// Whom figures are measured on; settings are chosen on validation users.
+    #[arg(long, value_name = "WHO", default_value = "test")]
+    on: On,
     /// Splits worked on at a time, a thread each.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: u64,
@@ -126,11 +129,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let effort = if args.smoke { Effort::SMOKE } else { Effort::FULL };
     std::fs::create_dir_all(&args.out).map_err(|e| cadet::Error::io(&args.out, e))?;
     let about = format!(
-        "cadet {} {} {effort:?} {:?} kg {}",
+        "cadet {} {} {effort:?} {:?} kg {} on {:?}",
         env!("CARGO_PKG_VERSION"),
         cadet::Kernel::chosen()?.name(),
         study.fingerprint(),
-        graph.is_some()
+        graph.is_some(),
+        args.on
     );
     let journal = Mutex::new(Journal::open(&args.out.join("journal.ndjson"), &about)?);
     let plan = Plan::new(args, graph.is_some());
@@ -273,7 +277,7 @@ fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)
     if todo.is_empty() {
         return Ok(());
     }
-    let split = Split::new(run.study, number)?;
+    let split = Split::new(run.study, number, run.args.on)?;
     let graph = match todo.iter().any(|(_, init, _)| *init == Some(Init::Graph)) {
         true => run.graph_vectors(&split)?,
         false => None,

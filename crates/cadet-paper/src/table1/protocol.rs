@@ -15,22 +15,43 @@ const VALID: f64 = 0.08;
 /// Both readings of the task filter: the text's threshold is 100, its number of tasks that of 10.
 pub(crate) const LEAST: [usize; 2] = [10, 100];
 
+/// Whom figures are measured on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum On {
+    /// Test users: the table.
+    Test,
+    /// Validation users: for whoever chooses settings.
+    Valid,
+}
+
 /// One split of the users.
 pub(crate) struct Split {
     pub number: u64,
     pub rule: SplitRule,
     pub parts: Parts,
-    pub test: Vec<u32>,
+    /// Whom figures are measured on.
+    pub on: On,
+    /// Those users, ascending.
+    pub measured: Vec<u32>,
     pub trained: Vec<bool>,
 }
 
 impl Split {
-    pub fn new(study: &Study, number: u64) -> Result<Self> {
+    pub fn new(study: &Study, number: u64, on: On) -> Result<Self> {
         let kept = tasks_with_at_least(&study.exposures, LEAST[0]);
         let rule = SplitRule::new(VALID, TEST, number)?;
         let parts = Parts::split(&kept, study.users.names(), study.items.names(), &rule, true);
         let trained = parts.train.audiences().map(|(_, a)| !a.instances.is_empty()).collect();
-        Ok(Self { number, rule, test: parts.members(Part::Test), parts, trained })
+        let measured = parts.members(if on == On::Test { Part::Test } else { Part::Valid });
+        Ok(Self { number, rule, on, measured, parts, trained })
+    }
+
+    /// The exposures that are measured on.
+    pub fn targets(&self) -> &Exposures {
+        match self.on {
+            On::Test => &self.parts.test,
+            On::Valid => &self.parts.valid,
+        }
     }
 }
 
@@ -92,7 +113,7 @@ pub(crate) fn label_figures(
         }
         for (rule, name) in [(LabelRule::Count, "count"), (LabelRule::Lift, "lift")] {
             let of = Label { category: &label.category, categories: label.categories, ties };
-            let aucs = label_auc(scores, &split.test, &study.exposures, of, rule, &counted)?;
+            let aucs = label_auc(scores, &split.measured, &study.exposures, of, rule, &counted)?;
             if let Some(auc) = mean(&aucs) {
                 figures.push(Figure { label: label.name.into(), rule: name.into(), min_exposures, auc });
             }
@@ -110,8 +131,8 @@ pub(crate) fn exposure_figures(
 ) -> (Vec<Figure>, Vec<SizeFigure>) {
     let size = |t: TaskId| study.exposures.audience(t).instances.len();
     let tasks: Vec<TaskId> =
-        exposed_tasks(&split.parts.test).into_iter().filter(|t| split.trained[t.0 as usize]).collect();
-    let films = exposure_aucs(scores, &tasks, &split.test, &split.parts.test, split.parts.shown.as_ref());
+        exposed_tasks(split.targets()).into_iter().filter(|t| split.trained[t.0 as usize]).collect();
+    let films = exposure_aucs(scores, &tasks, &split.measured, split.targets(), split.parts.shown.as_ref());
     let within = |from: usize, to: usize| -> Vec<ItemAuc> {
         films.iter().filter(|i| (from..to).contains(&size(i.task))).copied().collect()
     };

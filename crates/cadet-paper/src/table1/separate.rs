@@ -25,12 +25,12 @@ pub(crate) fn scores(split: &Split, x: &Instances, method: Method) -> Result<Vec
 fn mixtures(split: &Split, x: &Instances, components: usize) -> Result<Vec<f32>> {
     let population = Moments::of(x, split.parts.members(Part::Train).into_iter());
     let config = MixtureConfig { components, rounds: 10, prior: PRIOR, seed: split.number };
-    let users = split.test.len();
+    let users = split.measured.len();
     let mut out = vec![0.0; split.trained.len() * users];
     for (t, row) in out.chunks_exact_mut(users.max(1)).enumerate().filter(|(t, _)| split.trained[*t]) {
         let members = split.parts.train.audience(TaskId(t as u32)).instances;
         let mixture = config.fit(x, members, &population)?;
-        row.iter_mut().zip(&split.test).for_each(|(s, u)| *s = mixture.log_density(x.row(*u)) as f32);
+        row.iter_mut().zip(&split.measured).for_each(|(s, u)| *s = mixture.log_density(x.row(*u)) as f32);
     }
     Ok(out)
 }
@@ -48,9 +48,9 @@ fn kernel_density(split: &Split, x: &Instances) -> Vec<f32> {
     sample.sort_unstable_by(f32::total_cmp);
     let median = sample.get(sample.len() / 2).copied().unwrap_or(1.0).max(f32::MIN_POSITIVE);
     let bandwidth = median / x.width() as f32;
-    let (users, trained) = (split.test.len(), train.len());
+    let (users, trained) = (split.measured.len(), train.len());
     let mut logs = vec![0.0f32; users * trained];
-    for (row, user) in logs.chunks_exact_mut(trained.max(1)).zip(&split.test) {
+    for (row, user) in logs.chunks_exact_mut(trained.max(1)).zip(&split.measured) {
         row.iter_mut().zip(&train).for_each(|(k, other)| *k = -0.5 * distance(*user, *other) / bandwidth);
     }
     let mut out = vec![0.0; split.trained.len() * users];

@@ -10,7 +10,7 @@ use cadet::metrics::Summary;
 
 use super::ablations::REFERENCE;
 use super::features::Reading;
-use super::protocol::{LEAST, tasks_for};
+use super::protocol::{LEAST, On, tasks_for};
 use super::study::Study;
 use super::{Args, Entry, Outcome, write_file};
 
@@ -105,6 +105,9 @@ fn command(args: &Args) -> String {
     }
     if args.kg.is_some() {
         words.push("--kg KG_DIR".into());
+    }
+    if args.on == On::Valid {
+        words.push("--on valid".into());
     }
     words.push(format!("--splits {} --threads {}", args.splits, args.threads));
     words.join(" ")

@@ -60,3 +60,28 @@ impl Initialiser for Histogram {
         Ok(Descriptions { width: n, tasks: tasks.collect(), metric: None }.project(width, scale)?.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exposures::ExposuresBuilder;
+
+    #[test]
+    fn tasks_with_like_audiences_start_together() {
+        let mut builder = ExposuresBuilder::new();
+        for user in 0..200 {
+            // Tasks 0 and 1 reach the young, 2 and 3 the old, 4 both, 5 nobody.
+            let reached: [u32; 3] = if user % 2 == 0 { [0, 1, 4] } else { [2, 3, 4] };
+            reached.iter().for_each(|task| builder.push(*task, user));
+        }
+        let exposures = builder.build(6, 200).unwrap();
+        let label: Vec<Option<u32>> = (0..200).map(|u| Some(u % 2)).collect();
+        let rows = Histogram::of_label(&label, 2).unwrap().start(&exposures, 3, 1.0).unwrap();
+        assert_eq!(rows.row(0), rows.row(1));
+        assert!((rows.row(0)[0] + rows.row(2)[0]).abs() < 1e-5, "they are opposite");
+        assert!((rows.row(0)[0]).abs() > 0.5, "the first axis has spread 1 or so");
+        assert!(rows.row(4).iter().chain(rows.row(5)).all(|v| v.abs() < 1e-5), "no lean, and nothing known");
+        assert!(Histogram::of_label(&[Some(2)], 2).is_err());
+        assert!(Histogram::of_label(&label[1..], 2).unwrap().start(&exposures, 3, 1.0).is_err());
+    }
+}

@@ -30,3 +30,23 @@ impl Initialiser for Vectors {
         Ok(Descriptions { width: self.width, tasks, metric: None }.project(width, scale)?.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exposures::ExposuresBuilder;
+
+    #[test]
+    fn the_main_axes_are_kept() {
+        let mut builder = ExposuresBuilder::new();
+        (0..4).for_each(|task| builder.push(task, 0));
+        let exposures = builder.build(4, 1).unwrap();
+        let rows = vec![5.0, 0.1, 7.0, -5.0, 0.1, 7.0, 5.0, -0.1, 7.0, -5.0, -0.1, 7.0];
+        let vectors = Vectors { width: 3, rows };
+        let start = vectors.start(&exposures, 2, 1.0).unwrap();
+        let first: Vec<f32> = (0..4).map(|t| start.row(t)[0]).collect();
+        assert!((first[0] - first[2]).abs() < 1e-4 && (first[0] + first[1]).abs() < 1e-4, "{first:?}");
+        assert!((first[0].abs() - 1.0).abs() < 1e-3, "spread 1: {first:?}");
+        assert!(Vectors { width: 2, ..vectors }.start(&exposures, 2, 1.0).is_err());
+    }
+}
