@@ -1,7 +1,6 @@
 //! A table whose rows are trained one by one: only the rows that a batch touched get a gradient and move.
 
 use crate::kernels::{Adam, Floats, Kernel, Rows, padded};
-use crate::rng::Rng;
 
 /// Rows, their optimiser's state, and the gradients of the rows touched since the last step.
 #[derive(Debug, Clone)]
@@ -20,25 +19,31 @@ pub(crate) struct RowTable {
 const UNTOUCHED: u32 = u32::MAX;
 
 impl RowTable {
-    /// Normal numbers of this spread.
-    pub fn random(rows: usize, width: usize, spread: f32, rng: &mut Rng) -> Self {
-        let stride = padded(width);
-        let mut values = Floats::zeros(rows * stride);
-        for row in values.chunks_exact_mut(stride) {
-            row[..width].iter_mut().for_each(|v| *v = rng.normal() * spread);
+    /// A table of these rows, `width` numbers each.
+    pub fn new(width: usize, rows: &[f32]) -> Self {
+        let (stride, count) = (padded(width), rows.len() / width);
+        let mut values = Floats::zeros(count * stride);
+        for (to, row) in values.chunks_exact_mut(stride).zip(rows.chunks_exact(width)) {
+            to[..width].copy_from_slice(row);
         }
         Self {
             width,
             stride,
             values,
-            moments: Floats::zeros(2 * rows * stride),
-            place: vec![UNTOUCHED; rows],
+            moments: Floats::zeros(2 * count * stride),
+            place: vec![UNTOUCHED; count],
             touched: Vec::new(),
             gradients: Vec::new(),
             order: Vec::new(),
         }
     }
 
+    /// All rows, one after the other.
+    pub fn to_vec(&self) -> Vec<f32> {
+        self.values.chunks_exact(self.stride).flat_map(|row| &row[..self.width]).copied().collect()
+    }
+
+    #[inline(always)]
     pub fn row(&self, row: u32) -> &[f32] {
         &self.values[row as usize * self.stride..][..self.width]
     }
@@ -48,6 +53,7 @@ impl RowTable {
     }
 
     /// The gradient of a row, to be added to.
+    #[inline(always)]
     pub fn gradient(&mut self, row: u32) -> &mut [f32] {
         let place = &mut self.place[row as usize];
         if *place == UNTOUCHED {
@@ -57,6 +63,16 @@ impl RowTable {
         }
         let at = *place as usize * self.stride;
         &mut self.gradients[at..at + self.width]
+    }
+
+    /// Rows that have a gradient now.
+    pub fn touched(&self) -> &[u32] {
+        &self.touched
+    }
+
+    /// Forgets the optimiser's state, before another loss is followed.
+    pub fn restart(&mut self) {
+        self.moments.fill(0.0);
     }
 
     /// Moves the touched rows, and forgets their gradients. `decay` pulls each towards 0.

@@ -40,6 +40,8 @@ pub(crate) enum Method {
     SeparateGmm,
     /// A kernel density estimate for each film.
     SeparateKde,
+    /// One Gaussian for all users, the same score whatever the film: what a rule gives away by itself.
+    Population,
 }
 
 /// Where the task embeddings start.
@@ -58,7 +60,7 @@ pub(crate) enum Init {
 }
 
 impl Method {
-    pub const ALL: [Method; 8] = [
+    pub const ALL: [Method; 9] = [
         Method::Ratio,
         Method::Tuned,
         Method::Factors,
@@ -67,6 +69,7 @@ impl Method {
         Method::SeparateGaussian,
         Method::SeparateGmm,
         Method::SeparateKde,
+        Method::Population,
     ];
 
     pub fn name(self) -> &'static str {
@@ -79,6 +82,7 @@ impl Method {
             Method::SeparateGaussian => "separate-gaussian",
             Method::SeparateGmm => "separate-gmm",
             Method::SeparateKde => "separate-kde",
+            Method::Population => "population",
         }
     }
 
@@ -278,6 +282,22 @@ fn matrix(model: &dyn Estimator, split: &Split, x: &Instances) -> Vec<f32> {
         model.responses(x, &vec![t as u32; users], &split.measured, row);
     }
     out
+}
+
+/// Turns log densities into log ratios: takes off `log p`, the mixture `Σ m_t q_t` of the same densities.
+pub(crate) fn divide_out_population(split: &Split, matrix: &mut [f32]) {
+    let users = split.measured.len();
+    let rows = |t: &usize| split.trained[*t];
+    let total: f64 = split.parts.train.audiences().map(|(task, _)| split.parts.train.mass(task)).sum();
+    for user in 0..users {
+        let logs = (0..split.trained.len()).filter(rows).map(|t| {
+            let share = split.parts.train.mass(TaskId(t as u32)) / total;
+            f64::from(matrix[t * users + user]) + share.ln()
+        });
+        let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+        let log = most + logs.map(|l| (l - most).exp()).sum::<f64>().ln();
+        (0..split.trained.len()).filter(rows).for_each(|t| matrix[t * users + user] -= log as f32);
+    }
 }
 
 /// Scores looked up in a matrix of test users.

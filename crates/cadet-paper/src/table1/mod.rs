@@ -31,7 +31,7 @@ use crate::output::{Bar, cpu_seconds};
 use features::Reading;
 use fit::{Effort, Init, Knowledge, Method};
 use protocol::{Figure, On, SizeFigure, Split, exposure_figures, label_figures};
-use study::Study;
+use study::{LabelColumn, LabelName, Study};
 
 /// The MovieLens study: every row of Table 1, the checks behind it, and why rows differ.
 ///
@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Which ways to start the task embeddings.
     #[arg(long, value_delimiter = ',')]
     init: Vec<Init>,
+    /// Which labels of the users.
+    #[arg(long, value_delimiter = ',', default_value = "age,occupation")]
+    labels: Vec<LabelName>,
     /// Splits of the ablations; 0 leaves them out.
     #[arg(long, value_name = "N", default_value_t = 3)]
     ablation_splits: u64,
@@ -121,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         None => (args.data.clone().context("--data is missing")?, args.kg.clone()),
     };
-    let study = Study::read(&data)?;
+    let study = Study::read(&data, &args.labels)?;
     let graph = match &kg {
         Some(folder) => Some(cadet_data::read_graph(folder)?.align(&study.items)?),
         None => None,
@@ -129,10 +132,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let effort = if args.smoke { Effort::SMOKE } else { Effort::FULL };
     std::fs::create_dir_all(&args.out).map_err(|e| cadet::Error::io(&args.out, e))?;
     let about = format!(
-        "cadet {} {} {effort:?} {:?} kg {} on {:?}",
+        "cadet {} {} {effort:?} {:?} {:?} kg {} on {:?}",
         env!("CARGO_PKG_VERSION"),
         cadet::Kernel::chosen()?.name(),
         study.fingerprint(),
+        args.labels,
         graph.is_some(),
         args.on
     );
@@ -293,9 +297,10 @@ fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)
                 Method::Factors => once(&mut factors, || run.factors(&split))?,
                 _ => once(&mut deepfm, || run.features(&split, reading))?,
             };
-            let mut outcome = run_row(run, &split, x, graph.as_ref(), row.0, row.1)?;
-            (outcome.features, outcome.split) = (reading.name().into(), number);
-            run.remember(Entry::Row(outcome))?;
+            let mut outcomes = run_row(run, &split, x, graph.as_ref(), row.0, row.1)?;
+            outcomes.iter_mut().for_each(|o| o.features = reading.name().into());
+            // The row itself comes last: once it is there, all of it is.
+            outcomes.into_iter().rev().try_for_each(|o| run.remember(Entry::Row(o)))?;
             run.bar.done(1);
         }
     }
@@ -310,6 +315,7 @@ fn once<T>(place: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<&T
     place.as_ref().context("it was just made")
 }
 
+/// The outcomes of one row: one, or two where a density also gives a ratio.
 fn run_row(
     run: &Run<'_>,
     split: &Split,
@@ -317,7 +323,7 @@ fn run_row(
     graph: Option<&Vectors>,
     method: Method,
     init: Option<Init>,
-) -> Result<Outcome> {
+) -> Result<Vec<Outcome>> {
     let mut outcome = Outcome {
         method: method.name().into(),
         init: init.map_or("none", Init::name).into(),
@@ -329,49 +335,72 @@ fn run_row(
         epochs: [0; 2],
         map: Vec::new(),
     };
-    let labels: Vec<&study::LabelColumn> = run.study.labels.iter().collect();
-    match (method, init) {
+    let labels: Vec<&LabelColumn> = run.study.labels.iter().collect();
+    let begin = cpu_seconds();
+    let mut matrix = match (method, init) {
         (Method::Ratio | Method::Tuned | Method::Factors, Some(init)) => {
-            let settings = fit::settings(method, init, split.number, run.effort);
-            // A histogram is one label's: each label has a model of its own.
-            let models: Vec<(Option<&study::LabelColumn>, Vec<&study::LabelColumn>)> = match init {
-                Init::Histogram => labels.iter().map(|l| (Some(*l), vec![*l])).collect(),
-                _ => vec![(None, labels)],
-            };
-            for (label, labels) in models {
-                let begin = cpu_seconds();
-                let start = fit::start(split, x, init, Knowledge { graph, label }, &settings)?;
-                let (ratio, history) = fit::ratio(split, x, &start, &settings)?;
-                outcome.seconds[0] += cpu_seconds() - begin;
-                outcome.epochs = [history.best, history.epochs.len()];
-                let name = label.map_or("none", |l| l.name);
-                measure(run.study, split, &labels, name, &ratio.scores(x)?, &mut outcome)?;
-                if init == Init::Learned && split.number == 1 {
-                    outcome.map = map(split, ratio.embeddings()?)?;
-                }
-            }
+            run_ratio(run, split, x, graph, method, init, &mut outcome)?;
+            return Ok(vec![outcome]);
         }
         (Method::Gaussian | Method::Maf, _) => {
-            let begin = cpu_seconds();
             let (matrix, history) = fit::density(split, x, method, run.effort)?;
-            outcome.seconds[0] = cpu_seconds() - begin;
             outcome.epochs = [history.best, history.epochs.len()];
-            measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
+            matrix
         }
-        _ => {
-            let begin = cpu_seconds();
-            let matrix = separate::scores(split, x, method)?;
-            outcome.seconds[0] = cpu_seconds() - begin;
-            measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
+        _ => separate::scores(split, x, method)?,
+    };
+    outcome.seconds[0] = cpu_seconds() - begin;
+    measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
+    let mut divided = Outcome {
+        method: format!("{}-over-p", outcome.method),
+        figures: Vec::new(),
+        sizes: Vec::new(),
+        seconds: [0.0; 2],
+        ..outcome.clone()
+    };
+    if method == Method::Population {
+        return Ok(vec![outcome]);
+    }
+    fit::divide_out_population(split, &mut matrix);
+    measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut divided)?;
+    Ok(vec![outcome, divided])
+}
+
+fn run_ratio(
+    run: &Run<'_>,
+    split: &Split,
+    x: &Instances,
+    graph: Option<&Vectors>,
+    method: Method,
+    init: Init,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let settings = fit::settings(method, init, split.number, run.effort);
+    let labels = &run.study.labels;
+    // A histogram is one label's: each label has a model of its own.
+    let models: Vec<(Option<&LabelColumn>, Vec<&LabelColumn>)> = match init {
+        Init::Histogram => labels.iter().map(|l| (Some(l), vec![l])).collect(),
+        _ => vec![(None, labels.iter().collect())],
+    };
+    for (label, labels) in models {
+        let begin = cpu_seconds();
+        let start = fit::start(split, x, init, Knowledge { graph, label }, &settings)?;
+        let (ratio, history) = fit::ratio(split, x, &start, &settings)?;
+        outcome.seconds[0] += cpu_seconds() - begin;
+        outcome.epochs = [history.best, history.epochs.len()];
+        let name = label.map_or("none", |l| l.name);
+        measure(run.study, split, &labels, name, &ratio.scores(x)?, outcome)?;
+        if init == Init::Learned && split.number == 1 {
+            outcome.map = map(split, ratio.embeddings()?)?;
         }
     }
-    Ok(outcome)
+    Ok(())
 }
 
 fn measure(
     study: &Study,
     split: &Split,
-    labels: &[&study::LabelColumn],
+    labels: &[&LabelColumn],
     of: &str,
     scores: &Scores<'_>,
     outcome: &mut Outcome,

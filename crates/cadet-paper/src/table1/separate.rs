@@ -1,4 +1,5 @@
-//! One model for each film, for reference: a Gaussian, a mixture of Gaussians, a kernel density estimate.
+//! One model for each film, for reference: a Gaussian, a mixture of Gaussians, a kernel density estimate. And one for
+//! all films.
 
 use anyhow::Result;
 use cadet::features::mixture::{MixtureConfig, Moments};
@@ -18,6 +19,7 @@ pub(crate) fn scores(split: &Split, x: &Instances, method: Method) -> Result<Vec
     match method {
         Method::SeparateKde => Ok(kernel_density(split, x)),
         Method::SeparateGmm => mixtures(split, x, COMPONENTS),
+        Method::Population => population(split, x),
         _ => mixtures(split, x, 1),
     }
 }
@@ -33,6 +35,15 @@ fn mixtures(split: &Split, x: &Instances, components: usize) -> Result<Vec<f32>>
         row.iter_mut().zip(&split.measured).for_each(|(s, u)| *s = mixture.log_density(x.row(*u)) as f32);
     }
     Ok(out)
+}
+
+/// log p(x), whatever the film.
+fn population(split: &Split, x: &Instances) -> Result<Vec<f32>> {
+    let rows = split.parts.train.instances();
+    let config = MixtureConfig { components: 1, prior: 0.0, ..MixtureConfig::default() };
+    let gaussian = config.fit(x, rows, &Moments::of(x, rows.iter().copied()))?;
+    let scores: Vec<f32> = split.measured.iter().map(|u| gaussian.log_density(x.row(*u)) as f32).collect();
+    Ok(scores.repeat(split.trained.len()))
 }
 
 /// Gaussian kernels whose squared bandwidth is the median squared distance between users over the number of features,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::protocol::LEAST;
 use anyhow::Result;
 use cadet::features::deepfm::{Clicks, Field, Side};
 use cadet::{Error, Exposures, IdRef, Ids};
@@ -13,6 +14,15 @@ pub(crate) struct LabelColumn {
     pub name: &'static str,
     pub category: Vec<Option<u32>>,
     pub categories: usize,
+}
+
+/// The labels that the paper tests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LabelName {
+    /// Five bins of age.
+    Age,
+    /// 21 occupations.
+    Occupation,
 }
 
 /// Everything that was read.
@@ -38,7 +48,7 @@ const OCCUPATIONS: usize = 21;
 
 impl Study {
     /// Reads a MovieLens 1M folder.
-    pub fn read(folder: &Path) -> Result<Self> {
+    pub fn read(folder: &Path, labels: &[LabelName]) -> Result<Self> {
         for name in ["ratings.dat", "users.dat", "movies.dat"] {
             if !folder.join(name).is_file() {
                 let why = format!(
@@ -50,6 +60,10 @@ impl Study {
         }
         let log = read_exposures(&[folder.to_owned()], &ReadOptions::default(), &|_| {})?;
         let (users, items) = (log.users, log.items);
+        if !log.exposures.audiences().any(|(_, a)| a.instances.len() >= LEAST[0]) {
+            let why = format!("no film has {} different users in {}", LEAST[0], folder.display());
+            return Err(Error::config("--data", why).into());
+        }
         let mut clicks = Clicks::default();
         for rating in movielens::stars(folder)?.iter().filter(|r| r.stars != 3) {
             let user = users.get(IdRef::Int(rating.user_id));
@@ -82,7 +96,11 @@ impl Study {
             category: about.iter().map(of).collect(),
             categories,
         };
-        let labels = vec![column("age", &age, AGES.len()), column("occupation", &occupation, OCCUPATIONS)];
+        let label = |name: &LabelName| match name {
+            LabelName::Age => column("age", &age, AGES.len()),
+            LabelName::Occupation => column("occupation", &occupation, OCCUPATIONS),
+        };
+        let labels = labels.iter().map(label).collect();
         let private = vec![
             field("gender", Side::User, about.iter().map(|u| vec![u.gender.clone()])),
             field("age", Side::User, about.iter().map(|u| vec![u.age.to_string()])),

@@ -233,8 +233,9 @@ impl DeepFm {
         }
         let mut rng = Rng::at(config.seed, Purpose::Clicks, [u64::MAX, 0]);
         let rows = starts[fields.len()] as usize;
-        let mut table = RowTable::random(rows, config.width + 1, 0.01, &mut rng);
-        (0..rows as u32).for_each(|row| table.row_mut(row)[config.width] = 0.0);
+        let mut start: Vec<f32> = (0..rows * (config.width + 1)).map(|_| 0.01 * rng.normal()).collect();
+        start.chunks_exact_mut(config.width + 1).for_each(|row| row[config.width] = 0.0);
+        let table = RowTable::new(config.width + 1, &start);
         let mut inputs = fields.len() * config.width;
         let mut layers = Vec::new();
         for width in config.hidden.iter().copied().chain([1]) {

@@ -125,13 +125,10 @@ impl<'a> Learner<'a> {
 
     /// The preferences, with the relations added where both learn together.
     fn mixed_preferences(&self, joint: bool) -> Preferences {
-        let mut mixed = Preferences {
-            vectors: self.preferences.values().to_vec(),
-            normals: self.normals.values().to_vec(),
-        };
+        let mut mixed = Preferences { vectors: self.preferences.to_vec(), normals: self.normals.to_vec() };
         if joint {
-            add_scaled(&mut mixed.vectors, 1.0, self.relations.values());
-            add_scaled(&mut mixed.normals, 1.0, self.relation_normals.values());
+            add_scaled(&mut mixed.vectors, 1.0, &self.relations.to_vec());
+            add_scaled(&mut mixed.normals, 1.0, &self.relation_normals.to_vec());
         }
         mixed
     }
@@ -272,10 +269,10 @@ impl<'a> Learner<'a> {
             width,
             preferences: self.mixed_preferences(joint),
             items,
-            users: self.users.values().to_vec(),
-            entities: self.entities.values().to_vec(),
-            relations: self.relations.values().to_vec(),
-            relation_normals: self.relation_normals.values().to_vec(),
+            users: self.users.to_vec(),
+            entities: self.entities.to_vec(),
+            relations: self.relations.to_vec(),
+            relation_normals: self.relation_normals.to_vec(),
             aligned: self.graph.aligned(),
         }
     }

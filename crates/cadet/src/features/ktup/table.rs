@@ -1,8 +1,9 @@
-//! A table of vectors of which a batch touches few rows: lazy Adam, and a bound on the length of a row.
+//! Vectors of which a batch moves few, and that stay within a ball or on its surface.
 
 use crate::Kernel;
 use crate::kernels::Adam;
 use crate::rng::Rng;
+use crate::rows::RowTable;
 
 use super::transh::{add_scaled, dot};
 
@@ -18,17 +19,11 @@ pub(super) enum Length {
     Sphere,
 }
 
-/// Vectors with their gradients and Adam's moments.
+/// Vectors with a bound on their length.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
-    width: usize,
     length: Length,
-    values: Vec<f32>,
-    gradients: Vec<f32>,
-    /// Both moments of a row side by side.
-    moments: Vec<f32>,
-    touched: Vec<u32>,
-    is_touched: Vec<bool>,
+    rows: RowTable,
 }
 
 impl Table {
@@ -51,51 +46,34 @@ impl Table {
                 row.fill(0.0);
             }
         }
-        Self {
-            width,
-            length,
-            values,
-            gradients: vec![0.0; rows * width],
-            moments: vec![0.0; 2 * rows * width],
-            touched: Vec::new(),
-            is_touched: vec![false; rows],
-        }
+        Self { length, rows: RowTable::new(width, &values) }
     }
 
+    #[inline(always)]
     pub(super) fn row(&self, i: u32) -> &[f32] {
-        &self.values[i as usize * self.width..][..self.width]
+        self.rows.row(i)
     }
 
-    pub(super) fn values(&self) -> &[f32] {
-        &self.values
+    pub(super) fn to_vec(&self) -> Vec<f32> {
+        self.rows.to_vec()
     }
 
     /// Adds to the gradient of a row.
     #[inline(always)]
     pub(super) fn add(&mut self, i: u32, gradient: &[f32]) {
-        if !std::mem::replace(&mut self.is_touched[i as usize], true) {
-            self.touched.push(i);
-        }
-        add_scaled(&mut self.gradients[i as usize * self.width..][..self.width], 1.0, gradient);
+        add_scaled(self.rows.gradient(i), 1.0, gradient);
     }
 
     /// Moves the rows that were touched, and forgets their gradients.
     pub(super) fn step(&mut self, kernel: Kernel, adam: Adam) {
-        for i in self.touched.drain(..) {
-            self.is_touched[i as usize] = false;
-            let at = i as usize * self.width;
-            let row = &mut self.values[at..at + self.width];
-            let gradient = &mut self.gradients[at..at + self.width];
-            let (m, v) = self.moments[2 * at..2 * (at + self.width)].split_at_mut(self.width);
-            adam.update(kernel, row, gradient, m, v);
-            gradient.fill(0.0);
-            bound(row, self.length);
-        }
+        let touched = self.rows.touched().to_vec();
+        self.rows.step(kernel, adam, 0.0);
+        touched.into_iter().for_each(|i| bound(self.rows.row_mut(i), self.length));
     }
 
     /// Forgets the moments, before another loss is followed.
     pub(super) fn restart(&mut self) {
-        self.moments.fill(0.0);
+        self.rows.restart();
     }
 }
 
