@@ -136,8 +136,8 @@ impl Effort {
     pub const SMOKE: Effort = Effort { epochs: 2, gaussian_epochs: 1, maf_epochs: 1, maf_hidden: 8 };
 }
 
-/// The paper's net and batch, with a tenth of the steps at ten times the rate. Embeddings that start at random get ten
-/// times the net's rate, or most films would hardly leave where they started.
+/// The paper's net and batch, with a quarter of the epochs at ten times the rate. Embeddings that do not come from
+/// audiences (random ones, and a graph's) get ten times the net's rate, or most films would hardly leave where they started.
 pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) -> Settings {
     let at = |share: usize| (effort.epochs * share / 6).max(1);
     let paper = Settings {
@@ -152,6 +152,7 @@ pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) ->
         Init::Random => {
             Settings { init: CoreInit::Random, init_scale: Some(0.1), task_rate: Some(10.0), ..paper }
         }
+        Init::Graph => Settings { task_rate: Some(10.0), ..paper },
         _ => paper,
     };
     match method {
