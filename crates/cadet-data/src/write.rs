@@ -259,7 +259,7 @@ impl TableWriter {
 }
 
 /// A temporary file beside the target, so that the last step is a rename within one file system.
-pub(crate) fn temp_beside(path: &Path) -> Result<NamedTempFile> {
+pub fn temp_beside(path: &Path) -> Result<NamedTempFile> {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),

@@ -1,11 +1,11 @@
 //! What a long run has done so far, a line of JSON each: a run that was stopped goes on from here.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cadet::Error;
+use cadet::{At, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -18,25 +18,37 @@ pub(crate) struct Journal<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Opens a journal. One of another run (another `about` in its first line) is begun anew; a last line that was cut
-    /// off is dropped.
+    /// Opens a journal. Its first line says what the run is about: one of another run is not touched. A last line that
+    /// was cut off is dropped.
     pub fn open(path: &Path, about: &str) -> Result<Self> {
-        let first = serde_json::to_string(about)?;
-        let mut lines = match File::open(path) {
-            Ok(file) => BufReader::new(file).lines().map_while(Result::ok).collect::<Vec<_>>(),
-            Err(_) => Vec::new(),
+        let first = serde_json::to_string(about)? + "\n";
+        let mut text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(Error::io(path, e).into()),
         };
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        text.truncate(whole);
         let mut entries = Vec::new();
-        if lines.first() == Some(&first) {
-            let read: Vec<T> = lines[1..].iter().map_while(|line| serde_json::from_str(line).ok()).collect();
-            lines.truncate(1 + read.len());
-            entries = read;
-        } else {
-            lines = vec![first];
+        if !text.is_empty() {
+            let other = "was written by another version or with other settings or data: give another --out, or delete it";
+            let rest = text
+                .strip_prefix(&first)
+                .ok_or_else(|| Error::data(path, At::File, format!("the run {other}")))?;
+            for (i, line) in rest.lines().enumerate() {
+                let entry = serde_json::from_str(line);
+                entries
+                    .push(entry.map_err(|e| {
+                        Error::data(path, At::Line(i as u64 + 2), format!("{e}: it {other}"))
+                    })?);
+            }
         }
-        let text = lines.join("\n") + "\n";
-        std::fs::write(path, text).map_err(|e| Error::io(path, e))?;
-        let file = OpenOptions::new().append(true).open(path).map_err(|e| Error::io(path, e))?;
+        let open = OpenOptions::new().create(true).append(true).open(path);
+        let mut file = open.map_err(|e| Error::io(path, e))?;
+        file.set_len(whole as u64).map_err(|e| Error::io(path, e))?;
+        if text.is_empty() {
+            file.write_all(first.as_bytes()).map_err(|e| Error::io(path, e))?;
+        }
         Ok(Self { path: path.to_owned(), file, entries })
     }
 
@@ -45,11 +57,15 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         &self.entries
     }
 
-    /// Remembers one more.
-    pub fn append(&mut self, entry: T) -> Result<()> {
-        let line = serde_json::to_string(&entry)? + "\n";
-        self.file.write_all(line.as_bytes()).map_err(|e| Error::io(&self.path, e))?;
-        self.entries.push(entry);
+    /// Remembers what belongs together: after a stop either all of it is there or the last line is cut off.
+    pub fn append(&mut self, entries: Vec<T>) -> Result<()> {
+        let mut lines = String::new();
+        for entry in &entries {
+            lines += &serde_json::to_string(entry)?;
+            lines.push('\n');
+        }
+        self.file.write_all(lines.as_bytes()).map_err(|e| Error::io(&self.path, e))?;
+        self.entries.extend(entries);
         Ok(())
     }
 
@@ -64,19 +80,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_after_a_cut_and_begins_anew_for_another_run() {
+    fn goes_on_after_a_cut_and_leaves_another_run_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let mut journal: Journal<u32> = Journal::open(&path, "a").unwrap();
-        journal.append(7).unwrap();
-        journal.append(8).unwrap();
+        journal.append(vec![7, 8]).unwrap();
         drop(journal);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"[9").unwrap();
+        file.write_all(b"9").unwrap();
         let mut journal: Journal<u32> = Journal::open(&path, "a").unwrap();
         assert_eq!(journal.entries(), [7, 8]);
-        journal.append(9).unwrap();
-        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 9]);
-        assert!(Journal::<u32>::open(&path, "b").unwrap().entries().is_empty());
+        journal.append(vec![10]).unwrap();
+        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 10]);
+        let error = Journal::<u32>::open(&path, "b").unwrap_err().to_string();
+        assert!(error.contains("other settings"), "{error}");
+        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 10]);
+        file.write_all(b"null\n11\n").unwrap();
+        let error = Journal::<u32>::open(&path, "a").unwrap_err().to_string();
+        assert!(error.contains("line 5"), "{error}");
     }
 }

@@ -50,7 +50,15 @@ fn every_row_of_every_split_is_there_and_a_stopped_run_goes_on() {
     }
     let summary = read("summary.md");
     assert_eq!(printed, summary);
-    for words in ["80.6", "learned minus random", "no dropout", "Where the time goes", "KTUP", "DeepFM"] {
+    for words in [
+        "80.6",
+        "learned minus random",
+        "no dropout",
+        "Where the time goes",
+        "KTUP",
+        "DeepFM",
+        "factors | learned",
+    ] {
         assert!(summary.contains(words), "{words}");
     }
     for plot in ["auc_fields_count.svg", "auc_ids_lift.svg", "by_size_ids.svg", "embeddings_fields.svg"] {
@@ -64,6 +72,8 @@ fn every_row_of_every_split_is_there_and_a_stopped_run_goes_on() {
     std::fs::remove_file(folder.path().join("raw.csv")).unwrap();
     smoke(folder.path());
     assert_eq!(read("raw.csv"), raw);
+    let kept = text[..text.len() * 2 / 3].rfind('\n').unwrap();
+    assert!(read("journal.ndjson").starts_with(&text[..kept]), "what was done is not done again");
 }
 
 #[test]
@@ -110,6 +120,9 @@ fn bad_input_is_named() {
     assert!(error.contains("histogram"), "the nearest name is told: {error}");
     let (code, error) = run(&["--data", data, "--labels", "agee"]);
     assert_eq!(code, Some(2));
-    assert!(error.contains("age"), "{error}");
+    assert!(error.contains("occupation"), "{error}");
+    let (code, error) = run(&["--data", data, "--init", "graph"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("--kg"), "{error}");
     assert!(!out.join("raw.csv").exists());
 }

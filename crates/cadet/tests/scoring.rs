@@ -332,3 +332,23 @@ fn labels_by_count_and_by_lift() {
     // One category alone cannot be told from itself.
     assert!(of(&[0, 1, 2], LabelRule::Count).is_empty());
 }
+
+#[test]
+fn of_categories_that_are_absent_the_most_common_one_is_anomalous() {
+    // Item 0 reached category 0 alone; 1 (x = 3) is rare in the population, 2 (x = 1) common. Nominal users have x = 2.
+    let category: Vec<Option<u32>> = [vec![Some(0); 4], vec![Some(1); 2], vec![Some(2); 6]].concat();
+    let x: Vec<f32> = category.iter().flatten().map(|c| [2.0, 3.0, 1.0][*c as usize]).collect();
+    let x = Instances::new(1, x).unwrap();
+    let mut builder = ExposuresBuilder::new();
+    (0..4).for_each(|u| builder.push(0, u));
+    (0..12).for_each(|u| builder.push(1, u));
+    let exposures = builder.build(2, 12).unwrap();
+    let everybody: Vec<u32> = (0..12).collect();
+    let of = |ties| {
+        let label = Label { category: &category, categories: 3, ties };
+        let scores = ramp(2);
+        let scores = scores.scores(&x).unwrap();
+        label_auc(&scores, &everybody, &exposures, label, LabelRule::Count, &[true, false]).unwrap()[0].auc
+    };
+    assert_eq!((of(Ties::Common), of(Ties::First)), (1.0, 0.0));
+}

@@ -27,13 +27,12 @@ pub(super) fn run(run: &Run<'_>) -> Result<()> {
             let what = format!("DeepFM AUC on the click task, {}", reading.name());
             if !done(run, &what, seed)? {
                 let value = run.stage("checks", || click_auc(run.study, reading, seed))?;
-                run.remember(Entry::Check(Check { what, seed, value, baseline: None }))?;
+                run.remember(vec![Entry::Check(Check { what, seed, value, baseline: None })])?;
             }
         }
         if run.graph.is_some() && !done(run, "KTUP AUC of held-out exposures", seed)? {
-            for check in run.stage("checks", || ktup(run, seed))? {
-                run.remember(Entry::Check(check))?;
-            }
+            let checks = run.stage("checks", || ktup(run, seed))?;
+            run.remember(checks.into_iter().map(Entry::Check).collect())?;
         }
     }
     Ok(())

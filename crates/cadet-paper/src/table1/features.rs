@@ -1,8 +1,8 @@
 //! Users' features: DeepFM on the click task, with and without what users said about themselves.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cadet::Instances;
-use cadet::features::deepfm::{Clicks, DeepFm, DeepFmConfig, DeepFmHistory, Field, Side};
+use cadet::features::deepfm::{Clicks, DeepFm, DeepFmConfig, Field, Side};
 use cadet::rng::{Purpose, Rng};
 use cadet::split::Part;
 
@@ -22,6 +22,8 @@ pub(crate) enum Reading {
 const WIDTH: usize = 100;
 
 impl Reading {
+    pub const ALL: [Reading; 2] = [Reading::Fields, Reading::Ids];
+
     pub fn name(self) -> &'static str {
         match self {
             Reading::Ids => "ids",
@@ -69,7 +71,7 @@ pub(crate) fn deal(clicks: &Clicks, shares: [f64; 3], seed: u64) -> [Clicks; 3] 
 }
 
 /// The features of a split: learned from what training users did and what held-out users show.
-pub(crate) fn learn(study: &Study, split: &Split, reading: Reading) -> Result<(Instances, DeepFmHistory)> {
+pub(crate) fn learn(study: &Study, split: &Split, reading: Reading) -> Result<Instances> {
     let mut shown = Clicks::default();
     let all = &study.clicks;
     for i in 0..all.len() {
@@ -80,14 +82,13 @@ pub(crate) fn learn(study: &Study, split: &Split, reading: Reading) -> Result<(I
         }
     }
     let [train, valid, _] = deal(&shown, [0.9, 0.1, 0.0], split.number);
-    let (model, history) =
-        DeepFm::learn(&reading.config(split.number), reading.fields(study), &train, &valid)?;
-    Ok((model.user_rows()?, history))
+    let (model, _) = DeepFm::learn(&reading.config(split.number), reading.fields(study), &train, &valid)?;
+    Ok(model.user_rows()?)
 }
 
 /// Does DeepFM itself work? AUC on the click task, 8:1:1.
 pub(crate) fn click_auc(study: &Study, reading: Reading, seed: u64) -> Result<f64> {
     let [train, valid, test] = deal(&study.clicks, [0.8, 0.1, 0.1], seed);
     let (model, _) = DeepFm::learn(&reading.config(seed), reading.fields(study), &train, &valid)?;
-    Ok(model.auc(&test).unwrap_or(f64::NAN))
+    model.auc(&test).context("the clicks held out are all of one kind")
 }

@@ -26,8 +26,8 @@ use super::study::LabelColumn;
 pub(crate) enum Method {
     /// The conditional likelihood ratio with the paper's net.
     Ratio,
-    /// The same without dropout.
-    Tuned,
+    /// The same without dropout, stopped early.
+    NoDropout,
     /// The ratio with cadet's own settings on features factorised from the exposures; needs nothing but ids.
     Factors,
     /// A conditional Gaussian.
@@ -49,7 +49,7 @@ pub(crate) enum Method {
 pub(crate) enum Init {
     /// Normal numbers.
     Random,
-    /// A pre-embedding model with 100 seed tasks.
+    /// A pre-embedding model with 100 seed tasks (64 for `factors`).
     Learned,
     /// KTUP on a knowledge graph (extra knowledge).
     Graph,
@@ -62,7 +62,7 @@ pub(crate) enum Init {
 impl Method {
     pub const ALL: [Method; 9] = [
         Method::Ratio,
-        Method::Tuned,
+        Method::NoDropout,
         Method::Factors,
         Method::Gaussian,
         Method::Maf,
@@ -75,7 +75,7 @@ impl Method {
     pub fn name(self) -> &'static str {
         match self {
             Method::Ratio => "ratio",
-            Method::Tuned => "tuned",
+            Method::NoDropout => "no-dropout",
             Method::Factors => "factors",
             Method::Gaussian => "gaussian",
             Method::Maf => "maf",
@@ -96,7 +96,7 @@ impl Method {
             Some(Init::Pseudo),
         ];
         match self {
-            Method::Ratio | Method::Tuned => &EVERY,
+            Method::Ratio | Method::NoDropout => &EVERY,
             Method::Factors => &EVERY[..2],
             Method::Gaussian | Method::Maf => &EVERY[..1],
             _ => &[None],
@@ -156,7 +156,7 @@ pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) ->
         _ => paper,
     };
     match method {
-        Method::Tuned => Settings { dropout: vec![0.0], patience: 8, ..paper },
+        Method::NoDropout => Settings { dropout: vec![0.0], patience: 8, ..paper },
         Method::Factors => {
             let epochs = effort.epochs;
             let init = if init == Init::Random { CoreInit::Random } else { CoreInit::Learned };
@@ -247,7 +247,7 @@ pub(crate) fn ratio(
     Ok((ratio, history))
 }
 
-/// A conditional density by the trainer of the ratio: log q_t(x) of every test user, a row per film.
+/// A conditional density by the trainer of the ratio: log q_t(x) of every user measured on, a row per film.
 pub(crate) fn density(
     split: &Split,
     x: &Instances,
@@ -265,24 +265,26 @@ pub(crate) fn density(
             let mut maf =
                 MafConfig { hidden, ..MafConfig::default() }.init(x.width(), &rows, settings.seed)?;
             let history = fit(&mut maf, split, all_tasks(split), x, &settings, &config)?;
-            Ok((matrix(&maf, split, x), history))
+            Ok((matrix(&maf, split, x)?, history))
         }
         _ => {
             let mut gaussian = GaussianConfig::default().init(x.width(), &rows, settings.seed)?;
             let history = fit(&mut gaussian, split, all_tasks(split), x, &settings, &config)?;
-            Ok((matrix(&gaussian, split, x), history))
+            Ok((matrix(&gaussian, split, x)?, history))
         }
     }
 }
 
-/// Responses for every test user, a row per trained film.
-fn matrix(model: &dyn Estimator, split: &Split, x: &Instances) -> Vec<f32> {
+/// Responses for every user measured on, a row per film; 0 for films without training exposures.
+fn matrix(model: &dyn Estimator, split: &Split, x: &Instances) -> Result<Vec<f32>> {
     let users = split.measured.len();
     let mut out = vec![0.0; split.trained.len() * users];
     for (t, row) in out.chunks_exact_mut(users.max(1)).enumerate().filter(|(t, _)| split.trained[*t]) {
         model.responses(x, &vec![t as u32; users], &split.measured, row);
     }
-    out
+    // A film whose scores are not numbers must not vanish from the mean.
+    anyhow::ensure!(out.iter().all(|s| s.is_finite()), "a density is not finite");
+    Ok(out)
 }
 
 /// Turns log densities into log ratios: takes off `log p`, the mixture `Σ m_t q_t` of the same densities.
@@ -301,14 +303,13 @@ pub(crate) fn divide_out_population(split: &Split, matrix: &mut [f32]) {
     }
 }
 
-/// Scores looked up in a matrix of test users.
+/// Scores looked up in a matrix of the users measured on.
 pub(crate) fn lookup<'a>(
     split: &'a Split,
     matrix: &'a [f32],
 ) -> impl Fn(TaskId, &[u32]) -> Vec<f32> + Sync + 'a {
     move |task, users| {
         let row = &matrix[task.0 as usize * split.measured.len()..][..split.measured.len()];
-        // Users are test users: both lists are sorted by number.
         users.iter().map(|u| split.measured.binary_search(u).map_or(f32::NAN, |place| row[place])).collect()
     }
 }

@@ -11,9 +11,11 @@ mod smoke;
 mod study;
 mod summary;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cadet::Instances;
@@ -25,6 +27,7 @@ use cadet::init::vectors::Vectors;
 use cadet::settings::Settings;
 use cadet::split::Part;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
 use crate::output::{Bar, cpu_seconds};
@@ -41,15 +44,15 @@ use study::{LabelColumn, LabelName, Study};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder of MovieLens 1M (ratings.dat, users.dat, movies.dat).
-    #[arg(long, value_name = "DIR", required_unless_present = "smoke")]
+    #[arg(long, value_name = "DIR", required_unless_present = "smoke", conflicts_with = "smoke")]
     data: Option<PathBuf>,
     /// The folder of its knowledge graph (kg_final.txt, e_map.txt, r_map.txt, i2kg_map.txt); without it there are no
     /// graph rows.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
     kg: Option<PathBuf>,
-    /// Where results are written.
-    #[arg(long, value_name = "DIR", default_value = "experiments/results/table1")]
-    out: PathBuf,
+    /// Where results are written [default: experiments/results/table1; with --smoke nowhere].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Splits of the users.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     splits: u64,
@@ -100,7 +103,15 @@ pub(crate) struct Outcome {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Entry {
     Row(Outcome),
-    Stage { what: String, seconds: f64 },
+    Stage {
+        what: String,
+        seconds: f64,
+    },
+    /// The end of a run, or of what was left of it.
+    Session {
+        wall_seconds: f64,
+        peak_mib: u64,
+    },
     Check(checks::Check),
     Ablation(ablations::Ablation),
 }
@@ -116,6 +127,7 @@ struct Run<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let clock = Instant::now();
     let generated = args.smoke.then(tempfile::tempdir).transpose()?;
     let (data, kg) = match &generated {
         Some(folder) => {
@@ -124,24 +136,22 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         None => (args.data.clone().context("--data is missing")?, args.kg.clone()),
     };
-    let study = Study::read(&data, &args.labels)?;
+    let out = match (&args.out, &generated) {
+        (Some(out), _) => out.clone(),
+        (None, Some(folder)) => folder.path().join("results"),
+        (None, None) => PathBuf::from("experiments/results/table1"),
+    };
+    let plan = Plan::new(args, kg.is_some())?;
+    let labels: Vec<LabelName> = LabelName::ALL.into_iter().filter(|l| args.labels.contains(l)).collect();
+    let study = Study::read(&data, &labels)?;
     let graph = match &kg {
         Some(folder) => Some(cadet_data::read_graph(folder)?.align(&study.items)?),
         None => None,
     };
     let effort = if args.smoke { Effort::SMOKE } else { Effort::FULL };
-    std::fs::create_dir_all(&args.out).map_err(|e| cadet::Error::io(&args.out, e))?;
-    let about = format!(
-        "cadet {} {} {effort:?} {:?} {:?} kg {} on {:?}",
-        env!("CARGO_PKG_VERSION"),
-        cadet::Kernel::chosen()?.name(),
-        study.fingerprint(),
-        args.labels,
-        graph.is_some(),
-        args.on
-    );
-    let journal = Mutex::new(Journal::open(&args.out.join("journal.ndjson"), &about)?);
-    let plan = Plan::new(args, graph.is_some());
+    std::fs::create_dir_all(&out).map_err(|e| cadet::Error::io(&out, e))?;
+    let about = about(args, effort, &[Some(data), kg])?;
+    let journal = Mutex::new(Journal::open(&out.join("journal.ndjson"), &about)?);
     let bar = Bar::new("table 1", plan.len() as u64);
     let run = Run { study: &study, graph: graph.as_ref(), args, effort, journal: &journal, bar: &bar };
 
@@ -150,11 +160,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
         loop {
             let Some(job) = plan.jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
-            pool.install(|| match job {
+            let done = pool.install(|| match job {
                 Job::Checks => checks::run(&run),
                 Job::Split(number) => run_split(&run, *number, &plan.rows),
                 Job::Ablations(number) => ablations::run(&run, *number),
-            })?;
+            });
+            if done.is_err() {
+                // The others finish what they are at, and take nothing more.
+                next.store(plan.jobs.len(), Ordering::Relaxed);
+                return done;
+            }
         }
     };
     std::thread::scope(|scope| -> Result<()> {
@@ -162,9 +177,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         workers.into_iter().try_for_each(|w| w.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?)
     })?;
     bar.finish();
+    let session =
+        Entry::Session { wall_seconds: clock.elapsed().as_secs_f64(), peak_mib: crate::output::peak_mib() };
+    run.remember(vec![session])?;
     let entries = journal.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?.into_entries();
-    let text = summary::write(&args.out, &study, graph.as_ref(), &entries, args)?;
-    plots::write(&args.out, &study, &entries)?;
+    let text = summary::write(&out, &study, graph.as_ref(), &entries, &plan, args)?;
+    plots::write(&out, &study, &entries)?;
     crate::output::print(&text)
 }
 
@@ -181,26 +199,43 @@ enum Job {
 }
 
 impl Plan {
-    fn new(args: &Args, graph: bool) -> Self {
+    fn new(args: &Args, graph: bool) -> Result<Self> {
+        if args.init.contains(&Init::Graph) && !graph {
+            let why = "graph embeddings need a knowledge graph: give its folder with --kg";
+            return Err(cadet::Error::config("--init", why).into());
+        }
         let methods = if args.methods.is_empty() { &Method::ALL[..] } else { &args.methods[..] };
         let wanted = |init: &Option<Init>| match init {
             Some(Init::Graph) if !graph => false,
             Some(init) => args.init.is_empty() || args.init.contains(init),
-            None => true,
+            None => args.init.is_empty(),
         };
         let mut rows = Vec::new();
-        for reading in &args.features {
-            for method in methods {
+        for reading in Reading::ALL.iter().filter(|r| args.features.contains(r)) {
+            for method in Method::ALL.iter().filter(|m| methods.contains(m)) {
                 // Factorised features are made of ids alone.
                 if *method != Method::Factors || *reading == Reading::Ids {
                     rows.extend(method.inits().iter().filter(|i| wanted(i)).map(|i| (*method, *i, *reading)));
                 }
             }
         }
+        if rows.is_empty() {
+            let why = "no row is left: `factors` needs the ids reading, and separate models have no --init";
+            return Err(cadet::Error::config("--methods", why).into());
+        }
         let mut jobs = vec![Job::Checks];
         jobs.extend((1..=args.splits).map(Job::Split));
-        jobs.extend((1..=args.ablation_splits.min(args.splits)).map(Job::Ablations));
-        Self { jobs, rows }
+        if rows.iter().any(|(method, _, reading)| (*method, *reading) == (Method::Ratio, Reading::Fields)) {
+            jobs.extend((1..=args.ablation_splits.min(args.splits)).map(Job::Ablations));
+        }
+        Ok(Self { jobs, rows })
+    }
+
+    /// Whether an outcome is one of the plan's.
+    fn has(&self, outcome: &Outcome) -> bool {
+        let splits = self.jobs.iter().any(|j| matches!(j, Job::Split(n) if *n == outcome.split));
+        let method = outcome.method.strip_suffix(OVER_P).unwrap_or(&outcome.method);
+        splits && self.rows.iter().any(|row| key(row) == (method, &*outcome.init, &*outcome.features))
     }
 
     /// Rows over all splits: what the bar counts.
@@ -210,8 +245,8 @@ impl Plan {
 }
 
 impl Run<'_> {
-    fn remember(&self, entry: Entry) -> Result<()> {
-        self.journal.lock().map_err(|_| anyhow::anyhow!("a worker panicked"))?.append(entry)
+    fn remember(&self, entries: Vec<Entry>) -> Result<()> {
+        self.journal.lock().map_err(|_| anyhow::anyhow!("a worker panicked"))?.append(entries)
     }
 
     fn is_done(&self, is: impl Fn(&Entry) -> bool) -> Result<bool> {
@@ -222,14 +257,14 @@ impl Run<'_> {
     fn stage<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = cpu_seconds();
         let done = work()?;
-        self.remember(Entry::Stage { what: what.to_owned(), seconds: cpu_seconds() - before })?;
+        self.remember(vec![Entry::Stage { what: what.to_owned(), seconds: cpu_seconds() - before }])?;
         Ok(done)
     }
 
     /// The features of a split, brought to mean 0 and spread 1 on its training users.
     fn features(&self, split: &Split, reading: Reading) -> Result<Instances> {
         self.stage(&format!("DeepFM, {}", reading.name()), || {
-            let mut x = features::learn(self.study, split, reading)?.0;
+            let mut x = features::learn(self.study, split, reading)?;
             Standard::fit(&x, split.parts.members(Part::Train).into_iter()).apply(&mut x)?;
             Ok(x)
         })
@@ -264,10 +299,15 @@ impl Run<'_> {
     }
 }
 
+/// The names of a row.
+fn key(row: &(Method, Option<Init>, Reading)) -> (&'static str, &'static str, &'static str) {
+    (row.0.name(), row.1.map_or("none", Init::name), row.2.name())
+}
+
+/// What a density is called once the population is divided out.
+const OVER_P: &str = "-over-p";
+
 fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)]) -> Result<()> {
-    let key = |(method, init, reading): &(Method, Option<Init>, Reading)| {
-        (method.name(), init.map_or("none", Init::name), reading.name())
-    };
     let mut todo = Vec::new();
     for row in rows {
         let (method, init, features) = key(row);
@@ -286,7 +326,7 @@ fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)
         true => run.graph_vectors(&split)?,
         false => None,
     };
-    for reading in [Reading::Fields, Reading::Ids] {
+    for reading in Reading::ALL {
         let mut of = todo.iter().filter(|(_, _, r)| *r == reading).peekable();
         if of.peek().is_none() {
             continue;
@@ -300,7 +340,7 @@ fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)
             let mut outcomes = run_row(run, &split, x, graph.as_ref(), row.0, row.1)?;
             outcomes.iter_mut().for_each(|o| o.features = reading.name().into());
             // The row itself comes last: once it is there, all of it is.
-            outcomes.into_iter().rev().try_for_each(|o| run.remember(Entry::Row(o)))?;
+            run.remember(outcomes.into_iter().rev().map(Entry::Row).collect())?;
             run.bar.done(1);
         }
     }
@@ -338,7 +378,7 @@ fn run_row(
     let labels: Vec<&LabelColumn> = run.study.labels.iter().collect();
     let begin = cpu_seconds();
     let mut matrix = match (method, init) {
-        (Method::Ratio | Method::Tuned | Method::Factors, Some(init)) => {
+        (Method::Ratio | Method::NoDropout | Method::Factors, Some(init)) => {
             run_ratio(run, split, x, graph, method, init, &mut outcome)?;
             return Ok(vec![outcome]);
         }
@@ -352,7 +392,7 @@ fn run_row(
     outcome.seconds[0] = cpu_seconds() - begin;
     measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
     let mut divided = Outcome {
-        method: format!("{}-over-p", outcome.method),
+        method: format!("{}{OVER_P}", outcome.method),
         figures: Vec::new(),
         sizes: Vec::new(),
         seconds: [0.0; 2],
@@ -411,7 +451,7 @@ fn measure(
     }
     let (figures, sizes) = exposure_figures(study, split, of, scores);
     outcome.figures.extend(figures);
-    outcome.sizes = sizes;
+    outcome.sizes.extend(sizes);
     outcome.seconds[1] += cpu_seconds() - begin;
     Ok(())
 }
@@ -424,10 +464,34 @@ fn map(split: &Split, embeddings: cadet::tasks::TaskEmbeddings) -> Result<Vec<(u
     Ok(trained.map(|t| (t, plane.row(t)[0], plane.row(t)[1])).collect())
 }
 
+/// All that the figures depend on: program, settings and data.
+fn about(args: &Args, effort: Effort, folders: &[Option<PathBuf>]) -> Result<String> {
+    let mut about = format!("{:?} {:?} {effort:?}", args.labels, args.on);
+    for method in Method::ALL {
+        for init in method.inits().iter().flatten() {
+            write!(about, " {:?}", fit::settings(method, *init, 0, effort))?;
+        }
+    }
+    write!(about, " {:?} {:?}", KtupConfig::default(), Reading::ALL.map(|r| r.config(0)))?;
+    let mut hash = Sha256::new();
+    hash.update(about);
+    for folder in folders.iter().flatten() {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+            .and_then(|list| list.map(|entry| entry.map(|e| e.path())).collect())
+            .map_err(|e| cadet::Error::io(folder, e))?;
+        files.sort();
+        let read = ["dat", "txt", "gz"];
+        for file in files.iter().filter(|f| f.extension().is_some_and(|e| read.iter().any(|r| e == *r))) {
+            hash.update(std::fs::read(file).map_err(|e| cadet::Error::io(file, e))?);
+        }
+    }
+    let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    Ok(format!("cadet {} {} table1 {digest}", env!("CARGO_PKG_VERSION"), cadet::Kernel::chosen()?.name()))
+}
+
 /// A file that is written whole or not at all.
 fn write_file(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().context("a file is in a folder")?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|e| cadet::Error::io(path, e))?;
+    let mut file = cadet_data::write::temp_beside(path)?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| cadet::Error::io(path, e))?;
     file.persist(path).map_err(|e| cadet::Error::io(path, e.error))?;
     Ok(())

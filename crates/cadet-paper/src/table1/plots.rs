@@ -13,7 +13,7 @@ use super::{Entry, Outcome, write_file};
 pub(super) fn write(out: &Path, study: &Study, entries: &[Entry]) -> Result<()> {
     let rows: Vec<&Outcome> =
         entries.iter().filter_map(|e| if let Entry::Row(o) = e { Some(o) } else { None }).collect();
-    let table = Table { rows: &rows };
+    let table = Table { rows: &rows, splits: 0 };
     for features in ["fields", "ids"] {
         if table.keys(features).is_empty() {
             continue;
@@ -23,12 +23,18 @@ pub(super) fn write(out: &Path, study: &Study, entries: &[Entry]) -> Result<()> 
             write_file(&out.join(name), &bars(&table, features, rule).svg())?;
         }
         write_file(&out.join(format!("by_size_{features}.svg")), &by_size(&rows, features).svg())?;
-        let with_map = |o: &&&Outcome| o.features == features && !o.map.is_empty() && o.method != "ratio";
-        if let Some(outcome) = rows.iter().filter(with_map).last() {
+        let with_map = |o: &&&Outcome| o.features == features && !o.map.is_empty();
+        // The row with the best exposure AUC that has one.
+        if let Some(outcome) = rows.iter().filter(with_map).max_by(|a, b| exposure(a).total_cmp(&exposure(b)))
+        {
             write_file(&out.join(format!("embeddings_{features}.svg")), &genres(study, outcome).svg())?;
         }
     }
     Ok(())
+}
+
+fn exposure(outcome: &Outcome) -> f64 {
+    outcome.figures.iter().filter(|f| f.rule == "exposure").map(|f| f.auc).sum()
 }
 
 /// Bars with error bars; where the paper has a figure it is marked.
@@ -67,7 +73,7 @@ fn by_size(rows: &[&Outcome], features: &str) -> Lines {
     let wanted = [
         ("ratio", "random"),
         ("ratio", "learned"),
-        ("tuned", "learned"),
+        ("no-dropout", "learned"),
         ("factors", "learned"),
         ("gaussian", "random"),
         ("maf", "random"),

@@ -63,12 +63,17 @@ pub(crate) struct Figure {
     /// count, lift or exposure.
     pub rule: String,
     pub min_exposures: usize,
+    /// Mean over the films.
     pub auc: f64,
+    /// How many films.
+    pub films: usize,
 }
 
 /// Exposure AUC of the films of about one size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SizeFigure {
+    /// The label that the model was made for, or `none`.
+    pub label: String,
     /// Exposures, from this many.
     pub from: usize,
     pub films: usize,
@@ -79,7 +84,7 @@ pub(crate) struct SizeFigure {
 pub(crate) fn tasks_for(exposures: &Exposures, label: &LabelColumn, least: usize) -> Vec<TaskId> {
     let mut tasks: Vec<(f64, TaskId)> = exposures
         .audiences()
-        .filter(|(_, a)| a.instances.len() >= least)
+        .filter(|(_, a)| a.instances.len() >= least.max(1))
         .map(|(task, audience)| {
             let mut counts = vec![0.0f64; label.categories];
             for user in audience.instances {
@@ -115,7 +120,8 @@ pub(crate) fn label_figures(
             let of = Label { category: &label.category, categories: label.categories, ties };
             let aucs = label_auc(scores, &split.measured, &study.exposures, of, rule, &counted)?;
             if let Some(auc) = mean(&aucs) {
-                figures.push(Figure { label: label.name.into(), rule: name.into(), min_exposures, auc });
+                let (label, rule) = (label.name.into(), name.into());
+                figures.push(Figure { label, rule, min_exposures, auc, films: aucs.len() });
             }
         }
     }
@@ -137,13 +143,14 @@ pub(crate) fn exposure_figures(
         films.iter().filter(|i| (from..to).contains(&size(i.task))).copied().collect()
     };
     let figure = |min_exposures: usize| {
-        let auc = mean(&within(min_exposures, usize::MAX))?;
-        Some(Figure { label: label.into(), rule: "exposure".into(), min_exposures, auc })
+        let films = within(min_exposures, usize::MAX);
+        let (label, rule) = (label.into(), "exposure".into());
+        Some(Figure { label, rule, min_exposures, auc: mean(&films)?, films: films.len() })
     };
     const EDGES: [usize; 7] = [10, 30, 100, 300, 1_000, 3_000, usize::MAX];
     let sizes = EDGES.windows(2).filter_map(|edge| {
         let films = within(edge[0], edge[1]);
-        Some(SizeFigure { from: edge[0], films: films.len(), auc: mean(&films)? })
+        Some(SizeFigure { label: label.into(), from: edge[0], films: films.len(), auc: mean(&films)? })
     });
     (LEAST.into_iter().filter_map(figure).collect(), sizes.collect())
 }

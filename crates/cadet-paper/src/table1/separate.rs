@@ -14,7 +14,7 @@ const COMPONENTS: usize = 3;
 /// Few exposures are pulled to the population as if it had been seen this often.
 const PRIOR: f64 = 10.0;
 
-/// log q_t(x) of every test user, a row per film.
+/// log q_t(x) of every user measured on, a row per film.
 pub(crate) fn scores(split: &Split, x: &Instances, method: Method) -> Result<Vec<f32>> {
     match method {
         Method::SeparateKde => Ok(kernel_density(split, x)),
@@ -46,33 +46,53 @@ fn population(split: &Split, x: &Instances) -> Result<Vec<f32>> {
     Ok(scores.repeat(split.trained.len()))
 }
 
-/// Gaussian kernels whose squared bandwidth is the median squared distance between users over the number of features,
-/// which keeps about the nearest half of the users in sight. What is the same for all films is worked out once.
+/// Gaussian kernels around the members of an audience. The bandwidth is the one under which validation users are the most
+/// likely, all training users taken together.
 fn kernel_density(split: &Split, x: &Instances) -> Vec<f32> {
     let train = split.parts.members(Part::Train);
+    let squares = |users: &[u32]| -> Vec<f32> {
+        let distance = |a: u32, b: u32| x.row(a).iter().zip(x.row(b)).map(|(a, b)| (a - b) * (a - b)).sum();
+        users.iter().flat_map(|a| train.iter().map(move |b| distance(*a, *b))).collect()
+    };
+    let valid = squares(&split.parts.members(Part::Valid));
+    let likelihood = |bandwidth: f32| -> f64 {
+        let rows = valid.chunks_exact(train.len().max(1));
+        let norm = 0.5 * x.width() as f64 * f64::from(bandwidth).ln();
+        rows.map(|row| log_mean(row.iter().map(|d| -0.5 * d / bandwidth)) - norm).sum()
+    };
+    // Squared bandwidths, in units of a feature's variance.
+    let candidates = (-8..=4).map(|power| 2.0f32.powi(power));
+    let bandwidth = candidates.max_by(|a, b| likelihood(*a).total_cmp(&likelihood(*b))).unwrap_or(1.0);
     let mut place = vec![usize::MAX; x.len()];
     train.iter().enumerate().for_each(|(i, u)| place[*u as usize] = i);
-    let distance =
-        |a: u32, b: u32| -> f32 { x.row(a).iter().zip(x.row(b)).map(|(a, b)| (a - b) * (a - b)).sum() };
-    let mut sample: Vec<f32> =
-        train.iter().zip(train.iter().skip(train.len() / 2)).map(|(a, b)| distance(*a, *b)).collect();
-    sample.sort_unstable_by(f32::total_cmp);
-    let median = sample.get(sample.len() / 2).copied().unwrap_or(1.0).max(f32::MIN_POSITIVE);
-    let bandwidth = median / x.width() as f32;
-    let (users, trained) = (split.measured.len(), train.len());
-    let mut logs = vec![0.0f32; users * trained];
-    for (row, user) in logs.chunks_exact_mut(trained.max(1)).zip(&split.measured) {
-        row.iter_mut().zip(&train).for_each(|(k, other)| *k = -0.5 * distance(*user, *other) / bandwidth);
-    }
+    let logs: Vec<f32> = squares(&split.measured).into_iter().map(|d| -0.5 * d / bandwidth).collect();
+    let users = split.measured.len();
     let mut out = vec![0.0; split.trained.len() * users];
     for (t, row) in out.chunks_exact_mut(users.max(1)).enumerate().filter(|(t, _)| split.trained[*t]) {
         let members = split.parts.train.audience(TaskId(t as u32)).instances;
-        for (score, logs) in row.iter_mut().zip(logs.chunks_exact(trained.max(1))) {
-            let of = members.iter().map(|m| logs[place[*m as usize]]);
-            let most = of.clone().fold(f32::NEG_INFINITY, f32::max);
-            let sum: f32 = of.map(|k| (k - most).exp()).sum();
-            *score = most + (sum / members.len() as f32).ln();
+        for (score, logs) in row.iter_mut().zip(logs.chunks_exact(train.len().max(1))) {
+            *score = log_mean(members.iter().map(|m| logs[place[*m as usize]])) as f32;
         }
     }
     out
+}
+
+/// The log of the mean of e to the power of these.
+fn log_mean(logs: impl ExactSizeIterator<Item = f32> + Clone) -> f64 {
+    let count = logs.len().max(1) as f64;
+    let most = logs.clone().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = logs.map(|k| (k - most).exp()).sum();
+    f64::from(most) + (f64::from(sum) / count).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_mean_by_hand() {
+        let logs = [1.0f32.ln(), 3.0f32.ln(), 8.0f32.ln()];
+        assert!((log_mean(logs.into_iter()) - 4.0f64.ln()).abs() < 1e-6);
+        assert!((log_mean([-1000.0, -1000.0].into_iter()) + 1000.0).abs() < 1e-6);
+    }
 }

@@ -25,6 +25,10 @@ pub(crate) enum LabelName {
     Occupation,
 }
 
+impl LabelName {
+    pub const ALL: [LabelName; 2] = [LabelName::Age, LabelName::Occupation];
+}
+
 /// Everything that was read.
 pub(crate) struct Study {
     pub users: Ids,
@@ -88,6 +92,17 @@ impl Study {
             return Err(Error::config("--data", why).into());
         }
         let about: Vec<movielens::User> = about.into_iter().flatten().collect();
+        let odd = |u: &&movielens::User| !AGE_CODES.contains(&u.age) || u.occupation as usize >= OCCUPATIONS;
+        if let Some(user) = about.iter().find(odd) {
+            let why = format!(
+                "{}: user {} has age {} and occupation {}: expected an age code ({AGE_CODES:?}) and an occupation below {OCCUPATIONS}",
+                folder.join("users.dat").display(),
+                user.user_id,
+                user.age,
+                user.occupation
+            );
+            return Err(Error::config("--data", why).into());
+        }
         let age = |u: &movielens::User| AGES.iter().position(|bin| bin.contains(&u.age)).map(|c| c as u32);
         let code = |u: &movielens::User| AGE_CODES.iter().position(|c| *c == u.age).map(|c| c as u32);
         let occupation = |u: &movielens::User| Some(u.occupation).filter(|o| (*o as usize) < OCCUPATIONS);
@@ -114,6 +129,14 @@ impl Study {
                 genre_lists[i as usize] = film.genres;
             }
         }
+        if let Some(missing) = genre_lists.iter().position(Vec::is_empty) {
+            let why = format!(
+                "{} says nothing about film {} of ratings.dat",
+                folder.join("movies.dat").display(),
+                items.name(missing as u32)
+            );
+            return Err(Error::config("--data", why).into());
+        }
         let genres = field("genres", Side::Item, genre_lists.iter().cloned());
         let age_codes = column("age", &code, AGE_CODES.len());
         Ok(Self {
@@ -132,16 +155,6 @@ impl Study {
     /// The genres of a film.
     pub fn genres_of(&self, film: u32) -> Vec<&str> {
         self.genre_lists[film as usize].iter().map(String::as_str).collect()
-    }
-
-    /// Tells this data from other data.
-    pub fn fingerprint(&self) -> (usize, usize, usize, usize, u64) {
-        let sum = self
-            .exposures
-            .instances()
-            .iter()
-            .fold(0u64, |sum, u| sum.wrapping_mul(31).wrapping_add(u64::from(*u)));
-        (self.users.len(), self.items.len(), self.exposures.len(), self.clicks.len(), sum)
     }
 }
 

@@ -29,7 +29,7 @@ pub struct MixtureConfig {
     pub rounds: usize,
     /// How many rows' worth of the population every component's mean and variance are mixed with.
     pub prior: f64,
-    /// Seeds the first responsibilities.
+    /// Seeds the means at the start.
     pub seed: u64,
 }
 
@@ -43,10 +43,11 @@ impl MixtureConfig {
     /// Fits the components to some rows; `population` is what few rows are pulled to.
     pub fn fit(&self, x: &Instances, rows: &[u32], population: &Moments) -> Result<Mixture> {
         let (k, width) = (self.components, x.width());
-        if k == 0 || rows.is_empty() || population.mean.len() != width {
+        let prior = self.prior.is_finite() && (self.prior > 0.0 || (k == 1 && self.prior == 0.0));
+        if k == 0 || !prior || rows.is_empty() || population.mean.len() != width {
             return Err(Error::config(
                 "components",
-                "a mixture needs a component, rows and a population of their width",
+                "a mixture needs a component, rows, a population of their width and a prior above 0",
             ));
         }
         let mut rng = Rng::at(self.seed, Purpose::Mixture, [0, 0]);

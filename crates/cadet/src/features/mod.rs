@@ -1,7 +1,8 @@
-//! What is known about the users where nobody says? Feature rows learned from the exposures alone.
+//! What is known about users and items where nobody says?
 //!
-//! Each way to learn them is one file here; [`ktup`] gives vectors of items instead. [`Standard`] brings any
-//! features to the same scale.
+//! [`factors`] makes users' features of the exposures alone, [`deepfm`] of clicks and of whatever fields there are.
+//! [`ktup`] gives vectors of items, [`mixture`] finds kinds of users. [`Standard`] brings any features to the same
+//! scale.
 
 pub mod deepfm;
 pub mod factors;

@@ -12,6 +12,7 @@ use crate::tasks::TaskEmbeddings;
 
 /// A way to start.
 pub trait Initialiser {
-    /// One row of `width` numbers for every task of the exposures trained on; `scale` is the spread of the first axis.
+    /// One row of `width` numbers for every task of the exposures trained on; `scale` is the spread of their
+    /// first axis, or of every number where they are random.
     fn start(&self, exposures: &Exposures, width: usize, scale: f32) -> Result<TaskEmbeddings>;
 }
