@@ -87,14 +87,14 @@ impl MixtureConfig {
                 }
             }
             let total: f64 = mass.iter().sum();
-            for c in 0..k {
-                mixture.shares[c] = (mass[c] / total).ln();
+            for (c, mass) in mass.iter().enumerate() {
+                mixture.shares[c] = (mass / total).ln();
                 for i in c * width..(c + 1) * width {
-                    let mean = sums[i] / mass[c];
+                    let mean = sums[i] / mass;
                     mixture.means[i] = mean;
                     // A variance that is nothing but rounding would make a density without bound.
                     let least = (1e-6 * population.variance[i % width]).max(LEAST);
-                    mixture.variances[i] = (squares[i] / mass[c] - mean * mean).max(least);
+                    mixture.variances[i] = (squares[i] / mass - mean * mean).max(least);
                 }
             }
             mixture.complete();
