@@ -106,6 +106,9 @@ fn bad_input_is_named() {
     let (code, error) = run(&["--data", data]);
     assert_eq!(code, Some(2));
     assert!(error.contains("no film has 10 different users"), "{error}");
+    let many = |line: &dyn Fn(u32) -> String| (1..=10).map(line).collect::<String>();
+    std::fs::write(path("ratings.dat"), many(&|u| format!("{u}::10::5::1000000000\n"))).unwrap();
+    std::fs::write(path("users.dat"), many(&|u| format!("{u}::M::18::3::12345\n"))).unwrap();
     let (_, error) = run(&["--data", data, "--kg", data]);
     assert!(error.contains("kg_final.txt"), "{error}");
     std::fs::write(path("kg_final.txt"), "0\t0\t1\n").unwrap();

@@ -64,10 +64,6 @@ impl Study {
         }
         let log = read_exposures(&[folder.to_owned()], &ReadOptions::default(), &|_| {})?;
         let (users, items) = (log.users, log.items);
-        if !log.exposures.audiences().any(|(_, a)| a.instances.len() >= LEAST[0]) {
-            let why = format!("no film has {} different users in {}", LEAST[0], folder.display());
-            return Err(Error::config("--data", why).into());
-        }
         let mut clicks = Clicks::default();
         for rating in movielens::stars(folder)?.iter().filter(|r| r.stars != 3) {
             let user = users.get(IdRef::Int(rating.user_id));
@@ -139,6 +135,10 @@ impl Study {
         }
         let genres = field("genres", Side::Item, genre_lists.iter().cloned());
         let age_codes = column("age", &code, AGE_CODES.len());
+        if !log.exposures.audiences().any(|(_, a)| a.instances.len() >= LEAST[0]) {
+            let why = format!("no film has {} different users in {}", LEAST[0], folder.display());
+            return Err(Error::config("--data", why).into());
+        }
         Ok(Self {
             users,
             items,

@@ -557,7 +557,7 @@ mod tests {
         let mut optimiser = Optimiser::new(&model);
         let clean = model.clone();
         model.gradients(&clicks, &batch, &mut optimiser, &mut Work::default());
-        const STEP: f32 = 1e-2;
+        const STEP: f32 = 2e-3;
         let slope = |change: &dyn Fn(&mut DeepFm, f32)| {
             let at = |by: f32| {
                 let mut moved = clean.clone();
@@ -568,7 +568,7 @@ mod tests {
             (at(STEP) - at(-STEP)) / (2.0 * f64::from(STEP))
         };
         let close = |found: f32, expected: f64, what: &str| {
-            assert!((f64::from(found) - expected).abs() < 2e-3, "{what}: {found} {expected}");
+            assert!((f64::from(found) - expected).abs() < 1e-3, "{what}: {found} {expected}");
         };
         close(optimiser.bias_gradient, slope(&|m, by| m.bias += by), "bias");
         let (mut checked, mut moving) = (0, 0);
@@ -592,7 +592,7 @@ mod tests {
                     most = most.max(expected.abs());
                 }
             }
-            assert!(most > 1e-2, "layer {l} matters: {most}");
+            assert!(most > 5e-3, "layer {l} matters: {most}");
         }
     }
 
