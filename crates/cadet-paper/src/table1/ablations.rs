@@ -9,7 +9,7 @@ use cadet::trainer::Update;
 use serde::{Deserialize, Serialize};
 
 use super::features::Reading;
-use super::fit::{self, Effort, Init, Knowledge, Method};
+use super::fit::{self, Init, Knowledge, Method};
 use super::protocol::{Figure, Split, exposure_figures, label_figures};
 use super::{Entry, Run};
 
@@ -24,10 +24,6 @@ pub(crate) struct Ablation {
 
 /// What the rows are compared with.
 pub(super) const REFERENCE: &str = "as in the table";
-
-/// The flow, trained longer.
-const FLOW: &str = "flow (maf)";
-const LONGER_FLOW: &str = "three times the epochs; split 1 alone";
 
 /// What is changed in the settings.
 fn variants(init: Init, of: &Settings) -> Vec<(&'static str, Settings)> {
@@ -78,10 +74,7 @@ pub(super) fn run(run: &Run<'_>, number: u64) -> Result<()> {
             }
         }
     }
-    // The flow is slow: one split tells whether it was trained for too short a time.
-    let is_flow = |e: &Entry| matches!(e, Entry::Ablation(a) if a.init == FLOW);
-    let flow = number == 1 && !run.is_done(is_flow)?;
-    if todo.is_empty() && !flow {
+    if todo.is_empty() {
         return Ok(());
     }
     let split = Split::new(run.study, number, run.args.on)?;
@@ -107,14 +100,6 @@ pub(super) fn run(run: &Run<'_>, number: u64) -> Result<()> {
             }
             entries.push(entry(variant, init.name(), figures(run, &split, &scores)?));
             Ok(entries)
-        })?;
-        run.remember(entries)?;
-    }
-    if flow {
-        let entries = run.stage("ablations, flow", || {
-            let effort = Effort { maf_epochs: 3 * run.effort.maf_epochs, ..run.effort };
-            let (matrix, _) = fit::density(&split, &x, Method::Maf, effort)?;
-            Ok(vec![entry(LONGER_FLOW, FLOW, figures(run, &split, &fit::lookup(&split, &matrix))?)])
         })?;
         run.remember(entries)?;
     }

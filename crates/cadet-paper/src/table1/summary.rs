@@ -343,7 +343,7 @@ fn ablations(entries: &[Entry]) -> Result<String> {
          exposures; {splits} splits, so small\ndifferences are noise.\n\n\
          | start | changed | age | occupation | exposure AUC |\n|---|---|---|---|---|\n"
     );
-    for init in ["random", "learned", "flow (maf)"] {
+    for init in ["random", "learned"] {
         let mut variants: Vec<&str> = Vec::new();
         for a in list.iter().filter(|a| a.init == init) {
             if !variants.contains(&&*a.variant) {
