@@ -1,4 +1,5 @@
-//! What a long run has done so far, a line of JSON each: a run that was stopped goes on from here.
+//! What a long run has done so far, a line of JSON for what belongs together: a run that was stopped goes on from
+//! here.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -36,11 +37,9 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
                 .strip_prefix(&first)
                 .ok_or_else(|| Error::data(path, At::File, format!("the run {other}")))?;
             for (i, line) in rest.lines().enumerate() {
-                let entry = serde_json::from_str(line);
-                entries
-                    .push(entry.map_err(|e| {
-                        Error::data(path, At::Line(i as u64 + 2), format!("{e}: it {other}"))
-                    })?);
+                let together: Vec<T> = serde_json::from_str(line)
+                    .map_err(|e| Error::data(path, At::Line(i as u64 + 2), format!("{e}: it {other}")))?;
+                entries.extend(together);
             }
         }
         let open = OpenOptions::new().create(true).append(true).open(path);
@@ -57,14 +56,10 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         &self.entries
     }
 
-    /// Remembers what belongs together: after a stop either all of it is there or the last line is cut off.
+    /// Remembers what belongs together in one line: after a stop all of it is there, or none.
     pub fn append(&mut self, entries: Vec<T>) -> Result<()> {
-        let mut lines = String::new();
-        for entry in &entries {
-            lines += &serde_json::to_string(entry)?;
-            lines.push('\n');
-        }
-        self.file.write_all(lines.as_bytes()).map_err(|e| Error::io(&self.path, e))?;
+        let line = serde_json::to_string(&entries)? + "\n";
+        self.file.write_all(line.as_bytes()).map_err(|e| Error::io(&self.path, e))?;
         self.entries.extend(entries);
         Ok(())
     }
@@ -87,7 +82,7 @@ mod tests {
         journal.append(vec![7, 8]).unwrap();
         drop(journal);
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"9").unwrap();
+        file.write_all(b"[9").unwrap();
         let mut journal: Journal<u32> = Journal::open(&path, "a").unwrap();
         assert_eq!(journal.entries(), [7, 8]);
         journal.append(vec![10]).unwrap();
@@ -95,8 +90,8 @@ mod tests {
         let error = Journal::<u32>::open(&path, "b").unwrap_err().to_string();
         assert!(error.contains("other settings"), "{error}");
         assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 10]);
-        file.write_all(b"null\n11\n").unwrap();
+        file.write_all(b"null\n[11]\n").unwrap();
         let error = Journal::<u32>::open(&path, "a").unwrap_err().to_string();
-        assert!(error.contains("line 5"), "{error}");
+        assert!(error.contains("line 4"), "{error}");
     }
 }

@@ -153,7 +153,7 @@ impl Scatter {
                 layout.legend.push(Key::new(
                     Glyph::None,
                     0,
-                    format!("every {every}th of {} points", number(total as f64)),
+                    format!("one in {every} of {} points", number(total as f64)),
                 ));
             }
             let mut c = layout.open();

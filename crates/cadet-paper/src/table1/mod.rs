@@ -99,7 +99,7 @@ pub(crate) struct Outcome {
     pub map: Vec<(u32, f32, f32)>,
 }
 
-/// A line of the journal.
+/// What the journal remembers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Entry {
     Row(Outcome),
@@ -339,8 +339,7 @@ fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)
             };
             let mut outcomes = run_row(run, &split, x, graph.as_ref(), row.0, row.1)?;
             outcomes.iter_mut().for_each(|o| o.features = reading.name().into());
-            // The row itself comes last: once it is there, all of it is.
-            run.remember(outcomes.into_iter().rev().map(Entry::Row).collect())?;
+            run.remember(outcomes.into_iter().map(Entry::Row).collect())?;
             run.bar.done(1);
         }
     }
