@@ -4,14 +4,18 @@
 
 mod assemble;
 mod block;
+pub mod cifar;
 mod csv;
 mod cut;
 pub mod exposures;
 mod footer;
 mod id_column;
+pub mod idx;
+pub mod images;
 pub mod labels;
 pub mod movielens;
 mod ndjson;
+pub mod npy;
 pub mod pairs;
 mod parquet;
 mod rows;
@@ -23,8 +27,12 @@ pub mod users;
 pub mod write;
 mod write_parquet;
 
+pub use cifar::read_cifar10;
 pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into};
+pub use idx::read_mnist;
+pub use images::{ImageSet, Images};
 pub use labels::{LabelColumn, Labels, read_labels};
+pub use npy::{read_matrix, read_matrix_labels, write_npy};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};
 pub use triples::{KnowledgeGraph, read_graph};

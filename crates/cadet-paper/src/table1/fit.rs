@@ -28,6 +28,8 @@ pub(crate) enum Method {
     Ratio,
     /// The same without dropout, stopped early.
     NoDropout,
+    /// The paper's net with one step size for the net and for embeddings that start at random.
+    OneRate,
     /// The ratio with cadet's own settings on features factorised from the exposures; needs nothing but ids.
     Factors,
     /// A conditional Gaussian.
@@ -60,9 +62,10 @@ pub(crate) enum Init {
 }
 
 impl Method {
-    pub const ALL: [Method; 9] = [
+    pub const ALL: [Method; 10] = [
         Method::Ratio,
         Method::NoDropout,
+        Method::OneRate,
         Method::Factors,
         Method::Gaussian,
         Method::Maf,
@@ -76,6 +79,7 @@ impl Method {
         match self {
             Method::Ratio => "ratio",
             Method::NoDropout => "no-dropout",
+            Method::OneRate => "one-rate",
             Method::Factors => "factors",
             Method::Gaussian => "gaussian",
             Method::Maf => "maf",
@@ -98,7 +102,7 @@ impl Method {
         match self {
             Method::Ratio | Method::NoDropout => &EVERY,
             Method::Factors => &EVERY[..2],
-            Method::Gaussian | Method::Maf => &EVERY[..1],
+            Method::OneRate | Method::Gaussian | Method::Maf => &EVERY[..1],
             _ => &[None],
         }
     }
@@ -157,6 +161,7 @@ pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) ->
     };
     match method {
         Method::NoDropout => Settings { dropout: vec![0.0], patience: 8, ..paper },
+        Method::OneRate => Settings { task_rate: Some(1.0), ..paper },
         Method::Factors => {
             let epochs = effort.epochs;
             let init = if init == Init::Random { CoreInit::Random } else { CoreInit::Learned };

@@ -377,7 +377,7 @@ fn run_row(
     let labels: Vec<&LabelColumn> = run.study.labels.iter().collect();
     let begin = cpu_seconds();
     let mut matrix = match (method, init) {
-        (Method::Ratio | Method::NoDropout | Method::Factors, Some(init)) => {
+        (Method::Ratio | Method::NoDropout | Method::OneRate | Method::Factors, Some(init)) => {
             run_ratio(run, split, x, graph, method, init, &mut outcome)?;
             return Ok(vec![outcome]);
         }
