@@ -1,22 +1,29 @@
-//! What do deep density estimators make of the same task?
+//! What do deep nets make of the same tasks?
 //!
-//! The paper compares the ratio `log q_t/p` with estimates of the density `log q_t` alone. Both estimators here are
-//! [`cadet::estimator::Estimator`]s, so [`cadet::trainer::train`] trains them. The nets run on burn's CPU backend.
+//! The ratio `log q_t/p` on images, and estimates of the density `log q_t` alone, which the paper compares it with. All are
+//! [`cadet::estimator::Estimator`]s, so [`cadet::trainer::train`] trains them. The densities run on burn's CPU backend, the
+//! image nets on kernels of their own.
 //!
 //! | module | the model |
 //! |---|---|
+//! | [`contrast`] | the ratio net and the pre-embedding model over images or feature rows |
+//! | [`layers`] | convolution, batch norm, ReLU and pooling, forward and backward |
+//! | [`kernels`] | the products they are made of, in f32 and in bf16 |
 //! | [`gaussian`] | a Gaussian whose mean and variance come from the task's embedding |
 //! | [`made`] | the masked net inside the flow |
 //! | [`maf`] | a masked autoregressive flow, modulated by the task's embedding |
-//! | [`density`] | what they have in common: batches, likelihood, gradients, checkpoints |
-//! | [`adam`] | the optimiser |
+//! | [`density`] | what the densities have in common: batches, likelihood, gradients, checkpoints |
 
-pub mod adam;
+pub mod contrast;
 pub mod density;
 pub mod gaussian;
+mod head;
+pub mod kernels;
+pub mod layers;
 pub mod made;
 pub mod maf;
 
+pub use contrast::{Augment, Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 pub use density::Density;
 pub use gaussian::{Gaussian, GaussianConfig};
 pub use maf::{Maf, MafConfig};
