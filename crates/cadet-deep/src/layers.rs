@@ -553,20 +553,19 @@ impl Layer {
             .par_chunks(panel)
             .zip(pass.d_output.par_chunks(panel_out))
             .map(|(y, d_output)| {
-                let both = (0..channels).map(|c| {
-                    vectorised(engine, || {
-                        let (mut d_sum, mut dn_sum) = (Lanes::ZERO, Lanes::ZERO);
-                        for position in 0..positions {
+                let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
+                vectorised(engine, || {
+                    for position in 0..positions {
+                        for (c, (d_sum, dn_sum)) in sums.iter_mut().enumerate() {
                             let (d, normal) = self.slope_at(pass, y, d_output, position, c);
                             for n in 0..LANES {
                                 d_sum.0[n] += d.0[n];
                                 dn_sum.0[n] += d.0[n] * normal.0[n];
                             }
                         }
-                        (total(&d_sum), total(&dn_sum))
-                    })
+                    }
                 });
-                both.unzip()
+                sums.iter().map(|(d, dn)| (total(d), total(dn))).unzip()
             })
             .collect();
         let add = |of: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| -> Vec<f64> {
@@ -638,21 +637,19 @@ fn moments(
         .enumerate()
         .map(|(p, y)| {
             let mask = count.mask(p);
-            let channel = |c: usize| {
-                vectorised(engine, || {
-                    let (mut sum, mut squares) = (Lanes::ZERO, Lanes::ZERO);
-                    for position in 0..positions {
-                        let y = &y[position * channels + c].0;
+            let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
+            vectorised(engine, || {
+                for y in y.chunks_exact(channels) {
+                    for ((y, from), (sum, squares)) in y.iter().zip(&from).zip(&mut sums) {
                         for n in 0..LANES {
-                            let d = (y[n] - from[c]) * mask.0[n];
+                            let d = (y.0[n] - from) * mask.0[n];
                             sum.0[n] += d;
                             squares.0[n] += d * d;
                         }
                     }
-                    (total(&sum), total(&squares))
-                })
-            };
-            (0..channels).map(channel).collect()
+                }
+            });
+            sums.iter().map(|(sum, squares)| (total(sum), total(squares))).collect()
         })
         .collect();
     let n = (count.instances * positions) as f64;
