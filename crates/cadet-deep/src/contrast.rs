@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
 use crate::kernels::{
-    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Precision, Role, Sizes, apply, outer, padded,
+    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, apply, outer, padded,
     vectorised,
 };
-use crate::layers::{Grid, LayerConfig, Net, Passes};
+use crate::net::{Grid, LayerConfig, Net, Passes};
 
 /// Instances that go through the net together when features are asked for.
 const TOGETHER: usize = 512;
@@ -407,14 +407,12 @@ fn loss_and_slopes(
 ) -> (f64, Vec<f32>) {
     let channels = biases.len();
     let parts = gradient.parts(Role::Gradient, responses.len() / channels, channels, 1);
-    let panel = |(p, (mut part, responses)): (usize, (_, &[Lanes]))| {
-        let part: &mut crate::kernels::Part<'_> = &mut part;
+    let panel = |(p, (mut part, responses)): (usize, (Part<'_>, &[Lanes]))| {
         let lane =
             |list: &[f32]| Lanes(std::array::from_fn(|n| list.get(p * LANES + n).copied().unwrap_or(0.0)));
         let (positive, negative, own) =
             (lane(&weights.positive), lane(&weights.negative), lane(&weights.own));
-        let mine: [u32; LANES] =
-            std::array::from_fn(|n| weights.tasks.get(p * LANES + n).copied().unwrap_or(u32::MAX));
+        let mine = &weights.tasks[p * LANES..];
         let (mut loss, mut of_biases) = (0.0f64, vec![0.0f32; channels]);
         let mut rows = [Lanes::ZERO; BLOCK];
         for block in 0..channels / BLOCK {
@@ -422,12 +420,13 @@ fn loss_and_slopes(
                 for (i, row) in rows.iter_mut().enumerate() {
                     let t = block * BLOCK + i;
                     let (bias, share) = (biases[t], weights.share.get(t).copied().unwrap_or(0.0));
+                    let is_own =
+                        Lanes(std::array::from_fn(|n| f32::from(u8::from(mine.get(n) == Some(&(t as u32))))));
                     let mut losses = Lanes::ZERO;
                     for n in 0..LANES {
                         let z = responses[t].0[n] + bias;
-                        let is_own = f32::from(u8::from(mine[n] == t as u32));
-                        let positive = positive.0[n] * is_own;
-                        let both = positive + negative.0[n] * share + own.0[n] * is_own;
+                        let positive = positive.0[n] * is_own.0[n];
+                        let both = positive + negative.0[n] * share + own.0[n] * is_own.0[n];
                         let (softplus, slope) = softplus_and_slope(z);
                         // softplus(−z) = softplus(z) − z
                         losses.0[n] = both * softplus - positive * z;

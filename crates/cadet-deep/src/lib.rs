@@ -7,7 +7,7 @@
 //! | module | the model |
 //! |---|---|
 //! | [`contrast`] | the ratio net and the pre-embedding model over images or feature rows |
-//! | [`layers`] | convolution, batch norm, ReLU and pooling, forward and backward |
+//! | [`net`] | convolution, batch norm, ReLU and pooling, forward and backward |
 //! | [`kernels`] | the products they are made of, in f32 and in bf16 |
 //! | [`gaussian`] | a Gaussian whose mean and variance come from the task's embedding |
 //! | [`made`] | the masked net inside the flow |
@@ -19,9 +19,9 @@ pub mod density;
 pub mod gaussian;
 mod head;
 pub mod kernels;
-pub mod layers;
 pub mod made;
 pub mod maf;
+pub mod net;
 
 pub use contrast::{Augment, Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 pub use density::Density;

@@ -10,7 +10,7 @@ use cadet::sampler::Batch;
 use cadet::tasks::TaskEmbeddings;
 use cadet::{Instances, Kernel};
 use cadet_deep::kernels::{Engine, Precision};
-use cadet_deep::layers::{Grid, LayerConfig, Net, Norm};
+use cadet_deep::net::{Grid, LayerConfig, Net, Norm};
 use cadet_deep::{Augment, Contrast, DeepConfig, Negatives, Trunk};
 
 const TASKS: usize = 5;

@@ -222,6 +222,14 @@ impl Parameter {
     }
 }
 
+/// Input position `from` meets output position `to` under a tap of the kernel.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    to: u32,
+    tap: u32,
+    from: u32,
+}
+
 /// A layer with its weights.
 #[derive(Debug, Clone)]
 pub struct Layer {
@@ -320,19 +328,20 @@ impl Layer {
             // The input's few channels would fill vectors badly: each position gets its whole patch as channels.
             let patches = (0..product.positions()).map(|to| (0..all).map(|tap| meets(to, tap)).collect());
             let sizes = Sizes { outputs: padded(outputs), taps: 1, inputs: padded(all * input.channels) };
-            let links: Vec<(u32, u32, u32)> = (0..product.positions() as u32).map(|to| (to, 0, to)).collect();
+            let links: Vec<Link> =
+                (0..product.positions() as u32).map(|to| Link { to, tap: 0, from: to }).collect();
             (links, product.positions(), sizes, Some(patches.collect()))
         } else {
             let sizes = Sizes { outputs: padded(outputs), taps: all, inputs: padded(input.channels) };
             let links = (0..product.positions())
                 .flat_map(|to| (0..all).map(move |tap| (to, tap)))
-                .filter_map(|(to, tap)| Some((to as u32, tap as u32, meets(to, tap)?)))
+                .filter_map(|(to, tap)| Some(Link { to: to as u32, tap: tap as u32, from: meets(to, tap)? }))
                 .collect();
             (links, input.positions(), sizes, None)
         };
-        let lists = |count: usize, of: fn(&(u32, u32, u32)) -> (u32, (u32, u32))| {
+        let lists = |count: usize, at: fn(&Link) -> u32, pair: fn(&Link) -> (u32, u32)| {
             let mut lists = vec![vec![]; count];
-            links.iter().map(of).for_each(|(at, pair)| lists[at as usize].push(pair));
+            links.iter().for_each(|link| lists[at(link) as usize].push(pair(link)));
             Links::new(lists)
         };
         let depth = all * input.channels;
@@ -357,9 +366,9 @@ impl Layer {
             output,
             sizes,
             positions,
-            forward: lists(product.positions(), |l| (l.0, (l.1, l.2))),
-            backward: lists(positions, |l| (l.2, (l.1, l.0))),
-            taps: lists(sizes.taps, |l| (l.1, (l.0, l.2))),
+            forward: lists(product.positions(), |l| l.to, |l| (l.tap, l.from)),
+            backward: lists(positions, |l| l.from, |l| (l.tap, l.to)),
+            taps: lists(sizes.taps, |l| l.tap, |l| (l.to, l.from)),
             patches,
             weight,
             gain: affine.then(|| Parameter::new(format!("{name}.gain"), row, full_row, 1.0)),
@@ -444,10 +453,10 @@ impl Layer {
     fn activated(&self, pass: &Pass, y: &[Lanes], position: usize, channel: usize) -> Lanes {
         let (scale, shift, slope) = (pass.scale[channel], pass.shift[channel], self.config.slope);
         let at = |p: usize| {
-            let y = &y[p * self.sizes.outputs + channel].0;
+            let y = &y[p * self.sizes.outputs + channel];
             let mut z = Lanes::ZERO;
             for n in 0..LANES {
-                let t = y[n] * scale + shift;
+                let t = y.0[n] * scale + shift;
                 z.0[n] = if t > 0.0 { t } else { slope * t };
             }
             z
@@ -503,29 +512,25 @@ impl Layer {
         let channels = self.sizes.outputs;
         let (scale, shift, slope) = (pass.scale[channel], pass.shift[channel], self.config.slope);
         let (mean, inverse) = (pass.mean[channel], pass.inverse[channel]);
-        let y_here = &y[position * channels + channel].0;
+        let y_here = &y[position * channels + channel];
         let (mut d, mut normal) = (Lanes::ZERO, Lanes::ZERO);
-        let (output, first) = self.under(position);
-        let Some(output) = output else {
-            for n in 0..LANES {
-                normal.0[n] = (y_here[n] - mean) * inverse;
-            }
-            return (d, normal);
-        };
-        let from = &d_output[output * channels + channel].0;
         for n in 0..LANES {
-            normal.0[n] = (y_here[n] - mean) * inverse;
-            let t = y_here[n] * scale + shift;
-            d.0[n] = if t > 0.0 { from[n] } else { slope * from[n] };
+            normal.0[n] = (y_here.0[n] - mean) * inverse;
+        }
+        let (Some(output), place) = self.under(position) else { return (d, normal) };
+        let from = &d_output[output * channels + channel];
+        for n in 0..LANES {
+            let t = y_here.0[n] * scale + shift;
+            d.0[n] = if t > 0.0 { from.0[n] } else { slope * from.0[n] };
         }
         if self.config.pool > 1 {
             // Of equals the first one is the maximum.
             for (i, p) in self.window(output).enumerate() {
-                let other = &y[p * channels + channel].0;
+                let other = &y[p * channels + channel];
                 for n in 0..LANES {
-                    let (t, o) = (y_here[n] * scale + shift, other[n] * scale + shift);
+                    let (t, o) = (y_here.0[n] * scale + shift, other.0[n] * scale + shift);
                     let (t, o) = (if t > 0.0 { t } else { slope * t }, if o > 0.0 { o } else { slope * o });
-                    let beaten = if i < first { o >= t } else { o > t };
+                    let beaten = if i < place { o >= t } else { o > t };
                     d.0[n] = if beaten { 0.0 } else { d.0[n] };
                 }
             }
@@ -548,7 +553,7 @@ impl Layer {
     fn activation_backward(&mut self, engine: Engine, pass: &mut Pass, count: Count) {
         let (channels, positions) = (self.sizes.outputs, self.product.positions());
         let (panel, panel_out) = (positions * channels, self.output.positions() * channels);
-        let sums: Vec<(Vec<f64>, Vec<f64>)> = pass
+        let sums: Vec<Vec<[f64; 2]>> = pass
             .y
             .par_chunks(panel)
             .zip(pass.d_output.par_chunks(panel_out))
@@ -565,13 +570,13 @@ impl Layer {
                         }
                     }
                 });
-                sums.iter().map(|(d, dn)| (total(d), total(dn))).unzip()
+                sums.iter().map(|(d, dn)| [total(d), total(dn)]).collect()
             })
             .collect();
-        let add = |of: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| -> Vec<f64> {
-            (0..channels).map(|c| sums.iter().map(|s| of(s)[c]).sum()).collect()
+        let add = |which: usize| -> Vec<f64> {
+            (0..channels).map(|c| sums.iter().map(|panel| panel[c][which]).sum()).collect()
         };
-        let (d_sum, dn_sum) = (add(|s| &s.0), add(|s| &s.1));
+        let (d_sum, dn_sum) = (add(0), add(1));
         let as_f32 = |to: &mut Option<Parameter>, from: &[f64]| {
             if let Some(p) = to {
                 p.gradient.iter_mut().zip(from).for_each(|(g, s)| *g = *s as f32);
