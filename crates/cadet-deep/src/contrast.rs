@@ -344,7 +344,7 @@ impl Contrast {
         }
         self.steps += 1;
         if learns {
-            self.net.step(Adam::at(AdamConfig::default(), rates.net, self.steps));
+            self.net.step(Adam::at(AdamConfig::default(), rates.net, self.steps), 0.0);
         }
         let mut of_heads = Vec::with_capacity(self.tasks * (width + 1));
         for (row, bias) in of_rows.chunks_exact(sizes.inputs).zip(&of_biases).take(self.tasks) {
@@ -492,13 +492,13 @@ impl Estimator for Contrast {
     }
 
     fn optimiser(&self) -> (u64, Vec<Tensor>) {
-        let mut tensors: Vec<Tensor> = self.net.learned().flat_map(|p| p.saved_moments()).collect();
+        let mut tensors = self.net.saved_moments();
         tensors.extend(self.head.saved_moments());
         (self.steps, tensors)
     }
 
     fn set_optimiser(&mut self, steps: u64, mut tensors: Vec<Tensor>) -> Result<()> {
-        self.net.learned_mut().try_for_each(|p| p.restore_moments(&mut tensors))?;
+        self.net.restore_moments(&mut tensors)?;
         self.head.restore_moments(&mut tensors)?;
         self.steps = steps;
         Ok(())

@@ -80,18 +80,30 @@ pub struct LayerConfig {
     pub slope: f32,
     /// Side of the windows whose maximum is kept; 1 = no pooling.
     pub pool: usize,
+    /// Side of the square that each position becomes afterwards; 1 = it stays one.
+    pub enlarge: usize,
 }
 
 impl LayerConfig {
     /// A convolution (kernel, stride, pad) with batch norm and ReLU.
     pub fn conv([kernel, stride, pad]: [usize; 3], outputs: usize) -> Self {
         let norm = Some(Norm { affine: true, epsilon: 1e-5 });
-        Self { kernel, stride, pad, outputs, bias: false, norm, slope: 0.0, pool: 1 }
+        Self { kernel, stride, pad, outputs, bias: false, norm, slope: 0.0, pool: 1, enlarge: 1 }
     }
 
     /// A fully connected layer with a bias and no activation.
     pub fn linear(outputs: usize) -> Self {
-        Self { kernel: 1, stride: 1, pad: 0, outputs, bias: true, norm: None, slope: 1.0, pool: 1 }
+        Self {
+            kernel: 1,
+            stride: 1,
+            pad: 0,
+            outputs,
+            bias: true,
+            norm: None,
+            slope: 1.0,
+            pool: 1,
+            enlarge: 1,
+        }
     }
 }
 
@@ -298,9 +310,9 @@ impl Layer {
         engine: Engine,
         rng: &mut Rng,
     ) -> Result<Self> {
-        let LayerConfig { kernel, stride, pad, outputs, pool, .. } = config;
+        let LayerConfig { kernel, stride, pad, outputs, pool, enlarge, .. } = config;
         let bad = |why: String| Err(Error::config("layers", format!("{name}: {why}")));
-        if kernel == 0 || stride == 0 || pool == 0 || outputs == 0 || input.is_empty() || pad >= kernel {
+        if [kernel, stride, pool, enlarge, outputs].contains(&0) || input.is_empty() || pad >= kernel {
             return bad("sizes must be above 0, and the padding below the kernel's side".into());
         }
         if !(0.0..=1.0).contains(&config.slope) {
@@ -314,7 +326,11 @@ impl Layer {
             ));
         };
         let product = Grid { height, width, channels: outputs };
-        let output = Grid { height: height / pool, width: width / pool, channels: outputs };
+        if pool > 1 && enlarge > 1 {
+            return bad("it may pool or enlarge, not both".into());
+        }
+        let side = |n: usize| n / pool * enlarge;
+        let output = Grid { height: side(height), width: side(width), channels: outputs };
         if output.is_empty() {
             return bad(format!("windows of {pool} do not fit {height} × {width}"));
         }
@@ -462,7 +478,11 @@ impl Layer {
             z
         };
         if self.config.pool == 1 {
-            return at(position);
+            let (enlarge, width) = (self.config.enlarge, self.output.width);
+            if enlarge == 1 {
+                return at(position);
+            }
+            return at(position / width / enlarge * self.product.width + position % width / enlarge);
         }
         let mut best = Lanes([f32::NEG_INFINITY; LANES]);
         for p in self.window(position) {
@@ -518,7 +538,15 @@ impl Layer {
             normal.0[n] = (y_here.0[n] - mean) * inverse;
         }
         let (Some(output), place) = self.under(position) else { return (d, normal) };
-        let from = &d_output[output * channels + channel];
+        let mut from = d_output[output * channels + channel];
+        // An enlarged position gets what all places of its square get.
+        for i in 1..self.config.enlarge * self.config.enlarge {
+            let (down, right) = (i / self.config.enlarge, i % self.config.enlarge);
+            let more = &d_output[(output + down * self.output.width + right) * channels + channel];
+            for n in 0..LANES {
+                from.0[n] += more.0[n];
+            }
+        }
         for n in 0..LANES {
             let t = y_here.0[n] * scale + shift;
             d.0[n] = if t > 0.0 { from.0[n] } else { slope * from.0[n] };
@@ -538,13 +566,16 @@ impl Layer {
         (d, normal)
     }
 
-    /// The window that a product position is in, and its place there.
+    /// The window that a product position is in, and its place there; or the first place of its square.
     fn under(&self, position: usize) -> (Option<usize>, usize) {
-        let pool = self.config.pool;
-        if pool == 1 {
+        let (pool, enlarge) = (self.config.pool, self.config.enlarge);
+        if pool == 1 && enlarge == 1 {
             return (Some(position), 0);
         }
         let (y, x) = (position / self.product.width, position % self.product.width);
+        if enlarge > 1 {
+            return (Some((y * self.output.width + x) * enlarge), 0);
+        }
         let inside = y / pool < self.output.height && x / pool < self.output.width;
         (inside.then(|| y / pool * self.output.width + x / pool), y % pool * pool + x % pool)
     }
@@ -873,22 +904,47 @@ impl Net {
         }
     }
 
-    /// Moves every parameter against its gradient.
-    pub fn step(&mut self, adam: Adam) {
+    /// Moves every parameter against its gradient; `decay` pulls the weights towards 0.
+    pub fn step(&mut self, adam: Adam, decay: f32) {
         for layer in &mut self.layers {
+            if decay > 0.0 {
+                let Parameter { values, gradient, .. } = &mut layer.weight;
+                gradient.iter_mut().zip(values).for_each(|(g, w)| *g += decay * *w);
+            }
             layer.learned_mut().for_each(|p| p.step(self.engine, adam));
             layer.pack(self.engine);
         }
     }
 
+    /// Writes the gradient of the output, given as [`Net::rows`] gives the output.
+    pub fn set_output_gradient(&self, passes: &mut Passes, rows: &[f32]) {
+        let grid = self.output();
+        let (channels, instances) = (padded(grid.channels), passes.count.instances);
+        assert_eq!(rows.len(), instances * grid.len());
+        let panels = self.output_gradient(passes).par_chunks_mut(grid.positions() * channels);
+        panels.zip(rows.par_chunks(LANES * grid.len())).for_each(|(panel, rows)| {
+            panel.fill(Lanes::ZERO);
+            for (n, row) in rows.chunks_exact(grid.len()).enumerate() {
+                for (to, pixel) in panel.chunks_exact_mut(channels).zip(row.chunks_exact(grid.channels)) {
+                    to.iter_mut().zip(pixel).for_each(|(to, v)| to.0[n] = *v);
+                }
+            }
+        });
+    }
+
+    /// Puts back the optimiser's state of every parameter.
+    pub fn restore_moments(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
+        self.layers.iter_mut().flat_map(Layer::learned_mut).try_for_each(|p| p.restore_moments(tensors))
+    }
+
+    /// The optimiser's state of every parameter.
+    pub fn saved_moments(&self) -> Vec<Tensor> {
+        self.learned().flat_map(Parameter::saved_moments).collect()
+    }
+
     /// All that is learned.
     pub fn learned(&self) -> impl Iterator<Item = &Parameter> {
         self.layers.iter().flat_map(Layer::learned)
-    }
-
-    /// All that is learned, to be restored.
-    pub fn learned_mut(&mut self) -> impl Iterator<Item = &mut Parameter> {
-        self.layers.iter_mut().flat_map(Layer::learned_mut)
     }
 
     /// Learned numbers and running statistics.
