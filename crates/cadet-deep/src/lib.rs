@@ -7,7 +7,8 @@
 //! | module | the model |
 //! |---|---|
 //! | [`contrast`] | the ratio net and the pre-embedding model over images or feature rows |
-//! | [`layers`] | convolution, batch norm, ReLU and pooling, forward and backward |
+//! | [`deep_svdd`] | Deep SVDD: how far an image is from the centre of the nominal ones |
+//! | [`net`] | convolution, batch norm, ReLU and pooling, forward and backward |
 //! | [`kernels`] | the products they are made of, in f32 and in bf16 |
 //! | [`gaussian`] | a Gaussian whose mean and variance come from the task's embedding |
 //! | [`made`] | the masked net inside the flow |
@@ -15,15 +16,17 @@
 //! | [`density`] | what the densities have in common: batches, likelihood, gradients, checkpoints |
 
 pub mod contrast;
+pub mod deep_svdd;
 pub mod density;
 pub mod gaussian;
 mod head;
 pub mod kernels;
-pub mod layers;
 pub mod made;
 pub mod maf;
+pub mod net;
 
 pub use contrast::{Augment, Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
+pub use deep_svdd::{Autoencoder, DeepSvdd, Objective, SvddConfig};
 pub use density::Density;
 pub use gaussian::{Gaussian, GaussianConfig};
 pub use maf::{Maf, MafConfig};
