@@ -42,8 +42,8 @@ pub(crate) struct Effort {
 impl Effort {
     pub const FULL: Effort = Effort {
         raw_epochs: 30,
-        feature_epochs: 60,
-        separate_epochs: 60,
+        feature_epochs: 6,
+        separate_epochs: 20,
         gaussian_epochs: 30,
         maf_epochs: 20,
         maf_hidden: 128,
@@ -82,8 +82,8 @@ impl Split {
         let tasks = ActiveTasks::new(study.categories, k)?;
         let validates = study.validates(seed);
         let exposed = tasks.expose(&study.labels[..study.learn], study.labels.len(), seed)?;
-        let trains: Vec<bool> = validates.iter().map(|v| !v).collect();
-        let (train, valid) = (exposed.keep_instances(&trains), exposed.keep_instances(&validates));
+        let part = |validation: bool| exposed.filter(|_, image| validates[image.0 as usize] == validation);
+        let (train, valid) = (part(false), part(true));
         let list = (0..study.labels.len() as u32).filter(|i| validates[*i as usize]).collect();
         Ok(Self { tasks, train, valid, validates: list })
     }
@@ -193,20 +193,28 @@ fn epochs(history: &History) -> [usize; 2] {
 fn net(study: &Study, negatives: Negatives) -> DeepConfig {
     let config = match study.input {
         Input::Raw => DeepConfig::images(study.channels),
-        Input::Features => DeepConfig::rows(study.x.width(), vec![512]),
+        Input::Features => DeepConfig::rows(study.x.width(), vec![512; 3]),
     };
     DeepConfig { negatives, ..config }
 }
 
 /// How ratios are trained.
 fn training(study: &Study, row: &Row, effort: Effort) -> TrainConfig {
-    let epochs = if study.input == Input::Raw { effort.raw_epochs } else { effort.feature_epochs };
-    // Embeddings that start at random need steps of their own, as the paper says.
-    let update = if row.init == Some(Init::Random) { Update::Alternate } else { Update::Joint };
+    // Chosen on validation images. Over features, a few large steps: longer training learns the exposures by heart.
+    let (epochs, learning_rate) = match study.input {
+        Input::Raw => (effort.raw_epochs, 1e-3),
+        Input::Features => (effort.feature_epochs, 5e-3),
+    };
+    // Embeddings that start at random need steps of their own, as the paper says, and more of them over features.
+    let (update, epochs) = match (row.init, study.input) {
+        (Some(Init::Random), Input::Raw) => (Update::Alternate, epochs),
+        (Some(Init::Random), Input::Features) => (Update::Alternate, 4 * epochs),
+        _ => (Update::Joint, epochs),
+    };
     TrainConfig {
         epochs,
         batch: 256,
-        learning_rate: 1e-3,
+        learning_rate,
         task_rate: 1.0,
         schedule: Schedule::Cosine,
         drops: vec![],
@@ -323,8 +331,12 @@ fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Box<dyn Fn(&[u32], &Split) -
 
 fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
     let images = measured(study, split);
-    let config =
-        TrainConfig { batch: 64, epochs: work.effort.separate_epochs, ..training(study, row, work.effort) };
+    let config = TrainConfig {
+        batch: 64,
+        epochs: work.effort.separate_epochs,
+        learning_rate: 1e-3,
+        ..training(study, row, work.effort)
+    };
     let scores = split.all().into_par_iter().map(|task| -> Result<Vec<f32>> {
         let mut model = net(study, Negatives::Population).heads(1, row.seed)?;
         let name = name(study, row, &format!("separate{}", task.0));

@@ -180,8 +180,9 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort) -> String
     let mut text = format!(
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nMade on {} by `{}`; {}.\n\
-         Schedule: {} epochs over pixels ({} over features), cosine, Adam 1e-3, batch 256, negatives from the batch (the shared\n\
-         trunk); the paper has 300 epochs with steps. Best epoch by validation images.\n\n",
+         Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3), {} over features (5e-3; 4 times as many where\n\
+         embeddings start at random), cosine, batch 256, negatives from the batch (the shared trunk); the paper has 300 epochs\n\
+         with steps. Best epoch by validation images.\n\n",
         today(),
         command(),
         machine(),
