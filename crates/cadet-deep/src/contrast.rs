@@ -406,7 +406,7 @@ fn loss_and_slopes(
     gradient: &mut Operand,
 ) -> (f64, Vec<f32>) {
     let channels = biases.len();
-    let parts = gradient.parts(Role::Gradient, responses.len() / channels, channels, 1);
+    let parts = gradient.parts(Role::Gradient, responses.len() / channels, 1, channels);
     let panel = |(p, (mut part, responses)): (usize, (Part<'_>, &[Lanes]))| {
         let lane =
             |list: &[f32]| Lanes(std::array::from_fn(|n| list.get(p * LANES + n).copied().unwrap_or(0.0)));

@@ -501,7 +501,7 @@ impl Layer {
     fn emit(&self, engine: Engine, pass: &Pass, count: Count, out: &mut Operand) {
         let (channels, positions) = (self.sizes.outputs, self.output.positions());
         let panel = self.product.positions() * channels;
-        let parts = out.parts(Role::Input, count.panels() * positions, channels, positions);
+        let parts = out.parts(Role::Input, count.panels(), positions, channels);
         let panels = parts.into_par_iter().zip(pass.y.par_chunks(panel)).enumerate();
         panels.for_each(|(p, (mut part, y))| {
             let mask = count.mask(p);
@@ -627,7 +627,7 @@ impl Layer {
 
         let mut d_y = std::mem::replace(&mut pass.d_y, Operand::new(engine));
         let (layer, pass_ref) = (&*self, &*pass);
-        let parts = d_y.parts(Role::Gradient, count.panels() * positions, channels, positions);
+        let parts = d_y.parts(Role::Gradient, count.panels(), positions, channels);
         let panels = parts
             .into_par_iter()
             .zip(pass_ref.y.par_chunks(panel).zip(pass_ref.d_output.par_chunks(panel_out)))
@@ -778,8 +778,7 @@ impl Net {
         passes.count = Count { instances: count };
         let (grid, positions, channels) = (layer.input, layer.positions, layer.sizes.inputs);
         let patches = layer.patches.as_deref().unwrap_or_default();
-        let parts =
-            passes.layers[0].x.parts(Role::Input, passes.count.panels() * positions, channels, positions);
+        let parts = passes.layers[0].x.parts(Role::Input, passes.count.panels(), positions, channels);
         parts.into_par_iter().enumerate().for_each_init(
             || (vec![0.0; grid.len()], vec![Lanes::ZERO; grid.len()]),
             |(pixels, panel), (p, mut part)| {
