@@ -42,6 +42,7 @@ pub mod metrics;
 pub mod model;
 pub mod pipeline;
 pub mod ratio;
+pub mod rerank;
 pub mod rng;
 mod rows;
 pub mod sampler;

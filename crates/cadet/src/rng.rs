@@ -28,6 +28,8 @@ pub enum Purpose {
     Clicks = 11,
     Mixture = 12,
     Graph = 13,
+    Explore = 20,
+    Simulation = 21,
 }
 
 fn splitmix(value: u64) -> u64 {
