@@ -10,6 +10,7 @@ pub mod exposures;
 mod footer;
 mod id_column;
 pub mod labels;
+pub mod lists;
 pub mod movielens;
 mod ndjson;
 pub mod pairs;
@@ -25,6 +26,7 @@ mod write_parquet;
 
 pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into};
 pub use labels::{LabelColumn, Labels, read_labels};
+pub use lists::{List, ListOptions, Lists, read_lists};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};
 pub use triples::{KnowledgeGraph, read_graph};

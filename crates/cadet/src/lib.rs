@@ -26,6 +26,7 @@
 
 pub mod calibrate;
 pub mod contrastive;
+pub mod decide;
 mod error;
 pub mod estimator;
 pub mod evaluate;
@@ -48,6 +49,7 @@ mod rows;
 pub mod sampler;
 pub mod scorer;
 pub mod settings;
+pub mod simulate;
 pub mod split;
 pub mod store;
 pub mod synth;

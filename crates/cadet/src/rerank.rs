@@ -335,6 +335,7 @@ impl<'a> Reranker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use proptest::prelude::*;
 
     fn list(rows: &[(f32, Option<f32>, u32)]) -> Vec<Candidate> {

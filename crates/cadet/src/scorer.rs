@@ -243,4 +243,9 @@ impl TaskScorer<'_> {
     pub fn basis(&self) -> Basis {
         self.model.calibrator.basis(self.task.0)
     }
+
+    /// How many held-out users they rest on.
+    pub fn held_out(&self) -> usize {
+        self.model.calibrator.held_out(self.task.0)
+    }
 }
