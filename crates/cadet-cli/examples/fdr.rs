@@ -34,7 +34,15 @@ struct Outcome {
 }
 
 fn world(seed: u64) -> WorldConfig {
-    WorldConfig { users: 1_600, items: 16, exposures: 30_000, features: 8, tastes: 3, seed, ..WorldConfig::default() }
+    WorldConfig {
+        users: 1_600,
+        items: 16,
+        exposures: 30_000,
+        features: 8,
+        tastes: 3,
+        seed,
+        ..WorldConfig::default()
+    }
 }
 
 fn settings(seed: u64) -> Settings {
@@ -81,7 +89,8 @@ fn repetition(seed: u64) -> cadet::Result<Vec<Outcome>> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::args().nth(1).ok_or("name the folder to write to")?;
-    let all: Vec<Vec<Outcome>> = (1..=REPETITIONS).into_par_iter().map(repetition).collect::<cadet::Result<_>>()?;
+    let all: Vec<Vec<Outcome>> =
+        (1..=REPETITIONS).into_par_iter().map(repetition).collect::<cadet::Result<_>>()?;
     let all: Vec<Outcome> = all.into_iter().flatten().collect();
     let mut raw = String::from("p_values_from,members,rate,seed,flagged,false,fresh\n");
     for o in &all {
@@ -115,7 +124,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for members in MEMBERS {
             let (mut points, mut band) = (Vec::new(), Vec::new());
             for rate in RATES {
-                let cell = || all.iter().filter(|o| (o.basis, o.members, o.rate) == (basis, members, rate));
+                let cell =
+                    || all.iter().filter(move |o| (o.basis, o.members, o.rate) == (basis, members, rate));
                 let Some(share) = Summary::of(cell().map(|o| o.found.false_share())) else { continue };
                 let power = Summary::of(cell().map(|o| o.found.power())).map_or(0.0, |p| p.mean);
                 let error = share.sd / (share.count as f64).sqrt();

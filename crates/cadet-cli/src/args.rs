@@ -70,7 +70,9 @@ pub(crate) enum Command {
     )]
     Fresh(Fresh),
     /// Play recommendation policies against a world whose users get tired, and compare them
-    #[command(after_help = "Example:\n  cadet simulate --out cadet-simulate && open cadet-simulate/report.html")]
+    #[command(
+        after_help = "Example:\n  cadet simulate --out cadet-simulate && open cadet-simulate/report.html"
+    )]
     Simulate(Simulate),
     /// Say what is in a model and where it came from
     #[command(after_help = "Example:\n  cadet inspect model")]

@@ -112,7 +112,9 @@ pub fn read_lists(path: &Path, options: &ListOptions) -> Result<Lists> {
             match *named.get_or_init(|| has_names) == has_names {
                 true => Ok(chosen),
                 false => {
-                    let what = format!("{LIST} is a column of some files and not of others: give it to all or to none");
+                    let what = format!(
+                        "{LIST} is a column of some files and not of others: give it to all or to none"
+                    );
                     Err(Error::data(&file, At::File, what))
                 }
             }
@@ -135,8 +137,7 @@ pub fn read_lists(path: &Path, options: &ListOptions) -> Result<Lists> {
 
 fn choose(path: &Path, options: &ListOptions, columns: &[String]) -> Result<(Vec<usize>, bool)> {
     let place = |wanted: &str| columns.iter().position(|name| name == wanted);
-    let need =
-        |wanted: &str, flag: &str| place(wanted).ok_or_else(|| no_column(path, wanted, flag, columns));
+    let need = |wanted: &str, flag: &str| place(wanted).ok_or_else(|| no_column(path, wanted, flag, columns));
     let mut chosen = vec![
         need(&options.user, "--user-col")?,
         need(&options.item, "--item-col")?,
@@ -168,16 +169,8 @@ impl Found {
         options: &ListOptions,
         named: bool,
     ) -> Result<Result<(), Fault>> {
-        let mut digits = [String::new(), String::new(), String::new()];
-        let [for_user, for_item, for_name] = &mut digits;
-        let name_column = options.list.as_deref().unwrap_or(LIST);
-        let checked = || -> Result<_, Fault> {
-            let user = cells[0].id(&options.user, for_user)?;
-            let item = cells[1].id(&options.item, for_item)?;
-            let name = if named { Some(cells[3].id(name_column, for_name)?) } else { None };
-            Ok((user, item, name, relevance(cells[2], &options.relevance)?))
-        };
-        let (user, item, name, relevance) = match checked() {
+        let mut digits = Default::default();
+        let Row { user, item, name, relevance } = match Row::of(cells, options, named, &mut digits) {
             Ok(row) => row,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -236,6 +229,32 @@ impl Found {
         }
         lists.ends.push(lists.rows.len());
         Ok(())
+    }
+}
+
+/// One row, checked; an id comes with whether it is a string that is meant to stay one.
+struct Row<'a> {
+    user: (IdRef<'a>, bool),
+    item: (IdRef<'a>, bool),
+    name: Option<(IdRef<'a>, bool)>,
+    relevance: f32,
+}
+
+impl<'a> Row<'a> {
+    fn of(
+        cells: &[Cell<'a>],
+        options: &ListOptions,
+        named: bool,
+        digits: &'a mut [String; 3],
+    ) -> Result<Self, Fault> {
+        let [for_user, for_item, for_name] = digits;
+        let name_column = options.list.as_deref().unwrap_or(LIST);
+        Ok(Row {
+            user: cells[0].id(&options.user, for_user)?,
+            item: cells[1].id(&options.item, for_item)?,
+            name: if named { Some(cells[3].id(name_column, for_name)?) } else { None },
+            relevance: relevance(cells[2], &options.relevance)?,
+        })
     }
 }
 
@@ -311,7 +330,11 @@ mod tests {
             ("l.csv", "user_id,item_id,relevance\n1,a,inf\n", "line 2: relevance is inf"),
             ("l.csv", "user_id,item_id,relevance\n1,a,high\n", "line 2: relevance is high"),
             ("l.csv", "user_id,item_id,score\n1,a,2\n", "no column relevance"),
-            ("l.ndjson", "{\"user_id\":1,\"item_id\":2,\"relevance\":1}\n{\"user_id\":1,\"item_id\":3}\n", "line 2: relevance is null"),
+            (
+                "l.ndjson",
+                "{\"user_id\":1,\"item_id\":2,\"relevance\":1}\n{\"user_id\":1,\"item_id\":3}\n",
+                "line 2: relevance is null",
+            ),
             ("l.csv", "user_id,item_id,relevance\n1,a,2\n1,a,3\n", "item a stands twice in a list of user 1"),
             ("l.csv", "user_id,item_id,relevance\n", "no rows"),
         ] {

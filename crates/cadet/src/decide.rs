@@ -151,7 +151,8 @@ mod tests {
         let (members, fresh, held_out) = (160, 40, 300);
         let mut rng = Rng::at(7, Purpose::Evaluation, [0, 0]);
         let squash = |z: f32| 1.0 / (1.0 + (-z).exp());
-        let mut draw = |n: usize, centre: f32| -> Vec<f32> { (0..n).map(|_| squash(centre + rng.normal())).collect() };
+        let mut draw =
+            |n: usize, centre: f32| -> Vec<f32> { (0..n).map(|_| squash(centre + rng.normal())).collect() };
         let (mut kept, mut naive, mut power) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..400 {
             let calibrator = Calibrator::fit(vec![draw(held_out, 0.0)], vec![0], 1);
@@ -162,7 +163,8 @@ mod tests {
                 .collect();
             let is_fresh: Vec<bool> = (0..members + fresh).map(|i| i >= members).collect();
             let adjusted = adjusted(verdicts.iter().map(|v| v.p_value));
-            let found = Discoveries::count(&Rule::FalseDiscovery(RATE).flags(&verdicts, &adjusted), &is_fresh);
+            let found =
+                Discoveries::count(&Rule::FalseDiscovery(RATE).flags(&verdicts, &adjusted), &is_fresh);
             kept.push(found.false_share());
             power.push(found.power());
             let small: Vec<bool> = verdicts.iter().map(|v| f64::from(v.p_value) <= RATE).collect();

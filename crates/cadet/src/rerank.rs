@@ -174,7 +174,8 @@ impl RerankConfig {
                 // What is left is sorted by score already.
                 (false, Method::Fresh) => (0, usual),
                 (false, Method::Mmr) => {
-                    let better = |best: usize, at: usize| if score(left[at]) > score(left[best]) { at } else { best };
+                    let better =
+                        |best: usize, at: usize| if score(left[at]) > score(left[best]) { at } else { best };
                     ((1..left.len()).fold(0, better), usual)
                 }
             };
@@ -208,7 +209,8 @@ impl Scale {
                 let mut sorted: Vec<f32> = known.collect();
                 sorted.sort_unstable_by(f32::total_cmp);
                 let middle = |f: f32| {
-                    let (below, to) = (sorted.partition_point(|s| *s < f), sorted.partition_point(|s| *s <= f));
+                    let (below, to) =
+                        (sorted.partition_point(|s| *s < f), sorted.partition_point(|s| *s <= f));
                     ((below + to) as f64 / (2.0 * count) - 0.5) as f32
                 };
                 figures.map(|f| f.map_or(0.0, middle)).collect()
@@ -278,24 +280,27 @@ impl<'a> Reranker<'a> {
 
     /// Reranks lists, each by itself.
     pub fn rerank(&self, requests: &[Request<'_>]) -> Result<Vec<Reranked>> {
-        let lists = requests.par_iter().map_init(|| self.model.ratio.workspace(), |workspace, request| {
-            let Request { tasks, relevance, .. } = request;
-            if relevance.len() != tasks.len() {
-                let (expected, found) = (tasks.len(), relevance.len());
-                return Err(Error::Shape { what: "relevances of a list", expected, found });
-            }
-            if let Some(bad) = relevance.iter().find(|r| !r.is_finite()) {
-                return Err(Error::config("relevance", format!("must be a finite number, found {bad}")));
-            }
-            let candidates = self.candidates(workspace, request);
-            let directions: Vec<f32> = match self.config.method {
-                Method::Fresh => Vec::new(),
-                Method::Mmr => tasks.iter().flat_map(|t| self.direction(*t)).copied().collect(),
-            };
-            let mut lots = Rng::at(self.config.seed, Purpose::Explore, request.key);
-            let places = self.config.order(&candidates, |a, b| self.cosine(&directions, a, b), &mut lots);
-            Ok(Reranked { candidates, places })
-        });
+        let lists = requests.par_iter().map_init(
+            || self.model.ratio.workspace(),
+            |workspace, request| {
+                let Request { tasks, relevance, .. } = request;
+                if relevance.len() != tasks.len() {
+                    let (expected, found) = (tasks.len(), relevance.len());
+                    return Err(Error::Shape { what: "relevances of a list", expected, found });
+                }
+                if let Some(bad) = relevance.iter().find(|r| !r.is_finite()) {
+                    return Err(Error::config("relevance", format!("must be a finite number, found {bad}")));
+                }
+                let candidates = self.candidates(workspace, request);
+                let directions: Vec<f32> = match self.config.method {
+                    Method::Fresh => Vec::new(),
+                    Method::Mmr => tasks.iter().flat_map(|t| self.direction(*t)).copied().collect(),
+                };
+                let mut lots = Rng::at(self.config.seed, Purpose::Explore, request.key);
+                let places = self.config.order(&candidates, |a, b| self.cosine(&directions, a, b), &mut lots);
+                Ok(Reranked { candidates, places })
+            },
+        );
         lists.collect()
     }
 
@@ -308,9 +313,9 @@ impl<'a> Reranker<'a> {
     fn candidates(&self, workspace: &mut crate::scorer::Workspace, request: &Request<'_>) -> Vec<Candidate> {
         let trained = |t: &TaskId| self.model.trained[t.0 as usize];
         let known: Vec<u32> = request.tasks.iter().flatten().filter(|t| trained(t)).map(|t| t.0).collect();
-        let scores = request.half.map(|half| {
-            self.model.ratio.familiarity_of(workspace, &self.users, half, &self.tasks, &known)
-        });
+        let scores = request
+            .half
+            .map(|half| self.model.ratio.familiarity_of(workspace, &self.users, half, &self.tasks, &known));
         let mut scores = scores.into_iter().flatten();
         let seen = |task: TaskId, user: u32| self.model.exposures.audience(task).times_seen(user);
         let candidate = |(task, relevance): (&Option<TaskId>, &f32)| Candidate {
@@ -372,7 +377,8 @@ mod tests {
 
     #[test]
     fn the_ends_of_lambda_and_the_unit_of_relevance() {
-        let rows = list(&[(0.2, Some(1.5), 0), (0.9, Some(-0.5), 0), (0.5, Some(-3.0), 0), (0.4, Some(0.1), 0)]);
+        let rows =
+            list(&[(0.2, Some(1.5), 0), (0.9, Some(-0.5), 0), (0.5, Some(-3.0), 0), (0.4, Some(0.1), 0)]);
         let at = |lambda| RerankConfig { lambda, ..RerankConfig::default() };
         assert_eq!(indices(&at(0.0), &rows), [1, 2, 3, 0]);
         assert_eq!(indices(&at(1.0), &rows), [2, 1, 3, 0]);
@@ -401,7 +407,8 @@ mod tests {
 
     #[test]
     fn the_cap_moves_repeats_below_all_others() {
-        let rows = list(&[(9.0, Some(0.0), 3), (8.0, Some(0.0), 2), (7.0, Some(0.0), 0), (6.0, Some(0.0), 1)]);
+        let rows =
+            list(&[(9.0, Some(0.0), 3), (8.0, Some(0.0), 2), (7.0, Some(0.0), 0), (6.0, Some(0.0), 1)]);
         let config = RerankConfig { max_seen: Some(2), ..RerankConfig::default() };
         let places = config.order(&rows, |_, _| 0.0, &mut lots());
         let found: Vec<(usize, By)> = places.iter().map(|p| (p.index, p.by)).collect();

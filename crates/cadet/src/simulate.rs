@@ -23,7 +23,7 @@ use crate::exposures::{ExposuresBuilder, TaskId};
 use crate::ids::{Ids, Names};
 use crate::metrics::lists;
 use crate::pipeline::{self, Log};
-use crate::rerank::{Candidate, Method, RerankConfig, Request, Reranker};
+use crate::rerank::{Candidate, Method, Request, RerankConfig, Reranker};
 use crate::rng::{self, Purpose, Rng};
 use crate::settings::Settings;
 use crate::synth::{World, WorldConfig};
@@ -244,11 +244,13 @@ impl SimulationConfig {
             let mut pleased = 0.0;
             let mut shown_of_item = vec![0u64; items];
             let (mut repeats, mut diversity, mut seen_by) = (Vec::new(), Vec::new(), Vec::new());
-            let had_seen = |item: usize| (0..users).filter(|u| times_shown[u * items + item] > 0).count() as u64;
+            let had_seen =
+                |item: usize| (0..users).filter(|u| times_shown[u * items + item] > 0).count() as u64;
             let had_seen: Vec<u64> = (0..items).map(had_seen).collect();
             mood.recover();
             for (user, list) in lists.iter().enumerate() {
-                let distance = |a: usize, b: usize| f64::from(apart(world.place(list[a]), world.place(list[b])).sqrt());
+                let distance =
+                    |a: usize, b: usize| f64::from(apart(world.place(list[a]), world.place(list[b])).sqrt());
                 diversity.extend(lists::intra_list_diversity(list.len(), distance));
                 for item in list.iter().map(|item| *item as usize) {
                     pleased += f64::from(mood.show(user, item));
@@ -270,7 +272,8 @@ impl SimulationConfig {
                 gini: lists::gini(&shown_of_item).unwrap_or(0.0),
                 novelty: lists::novelty(seen_by, users as u64).unwrap_or(0.0),
             });
-            let events = (0u32..).zip(&lists).flat_map(|(user, list)| list.iter().map(move |item| (*item, user)));
+            let events =
+                (0u32..).zip(&lists).flat_map(|(user, list)| list.iter().map(move |item| (*item, user)));
             log.push(events.collect());
         }
         Ok(rounds)
@@ -281,8 +284,9 @@ impl SimulationConfig {
         let offer = |user: u32| {
             let mut lots = Rng::at(self.seed, Purpose::Simulation, [0, u64::from(user)]);
             let appeal = |item: u32| apart(world.taste(user), world.place(item)) / -world.twice_reach();
-            let mut offer: Vec<(u32, f32)> =
-                (0..self.items as u32).map(|item| (item, appeal(item) + self.noise * lots.normal())).collect();
+            let mut offer: Vec<(u32, f32)> = (0..self.items as u32)
+                .map(|item| (item, appeal(item) + self.noise * lots.normal()))
+                .collect();
             offer.sort_by(|a, b| b.1.total_cmp(&a.1));
             offer.truncate(self.candidates);
             offer
@@ -316,7 +320,8 @@ impl SimulationConfig {
             let reranker = Reranker::new(model, model.ratio.halves(&model.features)?, config)?;
             let tasks: Vec<Vec<Option<TaskId>>> =
                 offers.iter().map(|o| o.iter().map(|(item, _)| Some(TaskId(*item))).collect()).collect();
-            let relevance: Vec<Vec<f32>> = offers.iter().map(|o| o.iter().map(|(_, r)| *r).collect()).collect();
+            let relevance: Vec<Vec<f32>> =
+                offers.iter().map(|o| o.iter().map(|(_, r)| *r).collect()).collect();
             let request = |user: u32| Request {
                 half: Some(user),
                 user: Some(user),
@@ -444,7 +449,14 @@ mod tests {
     use super::*;
 
     fn small() -> SimulationConfig {
-        SimulationConfig { users: 60, items: 40, rounds: 6, candidates: 20, shown: 5, ..SimulationConfig::default() }
+        SimulationConfig {
+            users: 60,
+            items: 40,
+            rounds: 6,
+            candidates: 20,
+            shown: 5,
+            ..SimulationConfig::default()
+        }
     }
 
     fn mean(rounds: &[Round], figure: fn(&Round) -> f64) -> f64 {

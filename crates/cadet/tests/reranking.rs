@@ -2,9 +2,9 @@
 
 mod worlds;
 
-use cadet::TaskId;
-use cadet::rerank::{By, Method, RerankConfig, Request, Reranker, list_key};
 use cadet::IdRef;
+use cadet::TaskId;
+use cadet::rerank::{By, Method, Request, RerankConfig, Reranker, list_key};
 
 fn request<'a>(user: u32, tasks: &'a [Option<TaskId>], relevance: &'a [f32]) -> Request<'a> {
     let key = list_key(IdRef::Int(i64::from(user)), None);
@@ -37,7 +37,8 @@ fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
                 assert_eq!(candidate.times_seen, seen);
             }
         }
-        let shown = lists.iter().flat_map(|l| l.places.iter().map(|p| l.candidates[p.index].familiarity.unwrap()));
+        let shown =
+            lists.iter().flat_map(|l| l.places.iter().map(|p| l.candidates[p.index].familiarity.unwrap()));
         let mean = shown.map(f64::from).sum::<f64>() / 1500.0;
         assert!(mean <= before, "{lambda} {mean} {before}");
         before = mean;

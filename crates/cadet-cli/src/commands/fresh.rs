@@ -252,6 +252,8 @@ impl Totals {
             ),
         };
         let percent = output::percent(rate);
-        format!("Item by item, at most {percent} % of the flagged are expected to be of the item's audience.{pooled}")
+        format!(
+            "Item by item, at most {percent} % of the flagged are expected to be of the item's audience.{pooled}"
+        )
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
 use cadet::model::Model;
-use cadet::rerank::{self, By, RerankConfig, Request, Reranked, Reranker};
+use cadet::rerank::{self, By, Request, RerankConfig, Reranked, Reranker};
 use cadet::{IdRef, TaskId, store};
 use cadet_data::{Kind, ListOptions, Lists, TableWriter, UserTable, Values, read_lists};
 use rayon::prelude::*;
@@ -165,7 +165,7 @@ impl Rows {
 
 impl<'a> Job<'a> {
     fn new(model: &'a Model, extra: Option<&UserTable>, lists: &'a Lists) -> Self {
-        let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(|n| ids.name(n));
+        let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
         let users: Vec<Option<u32>> = names(&lists.users).map(|name| model.users.get(name)).collect();
         let given = |name| extra.and_then(|t| t.ids.get(name)).map(|row| row + model.users.len() as u32);
         let halves = names(&lists.users).zip(&users).map(|(name, known)| given(name).or(*known)).collect();
@@ -305,7 +305,8 @@ impl Figures {
         let known = |figure: Option<f64>| figure.map_or((0.0, 0), |f| (f, 1));
         let rows = || order.iter().map(|i| list.candidates[*i]);
         let relevance = rows().map(|c| f64::from(c.relevance)).sum::<f64>() / order.len().max(1) as f64;
-        let distance = |a: usize, b: usize| reranker.distance(request.tasks[order[a]], request.tasks[order[b]]);
+        let distance =
+            |a: usize, b: usize| reranker.distance(request.tasks[order[a]], request.tasks[order[b]]);
         Self {
             relevance: known((!order.is_empty()).then_some(relevance)),
             fresh_share: known(fresh_share(rows().filter_map(|c| c.familiarity), 0.0)),

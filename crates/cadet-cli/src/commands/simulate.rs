@@ -129,12 +129,16 @@ pub(crate) fn run(args: &Simulate, global: &Global) -> Result<()> {
     if global.json {
         let results: Vec<_> = cells(&worlds)
             .map(|(world, policy)| {
-                let figures: serde_json::Map<_, _> =
-                    MEASURES.iter().map(|m| (m.column.to_owned(), json!(over_seeds(&played, world, policy, m)))).collect();
+                let figures: serde_json::Map<_, _> = MEASURES
+                    .iter()
+                    .map(|m| (m.column.to_owned(), json!(over_seeds(&played, world, policy, m))))
+                    .collect();
                 json!({"world": worlds[world].name, "policy": policy.name(), "figures": figures})
             })
             .collect();
-        return output::print_json(&json!({"out": args.out, "settings": base, "seeds": args.seeds, "results": results}));
+        return output::print_json(
+            &json!({"out": args.out, "settings": base, "seeds": args.seeds, "results": results}),
+        );
     }
     output::print(&text(&played, &worlds, &base, args, clock))
 }
@@ -150,8 +154,7 @@ fn write_rounds(played: &[Played], worlds: &[Temper], path: &Path) -> Result<()>
     let mut writer = TableWriter::create(path, None, &columns)?;
     for run in played {
         let n = run.rounds.len();
-        let figures: Vec<Vec<f64>> =
-            MEASURES.iter().map(|m| run.rounds.iter().map(m.of).collect()).collect();
+        let figures: Vec<Vec<f64>> = MEASURES.iter().map(|m| run.rounds.iter().map(m.of).collect()).collect();
         let (world, policy) = (vec![worlds[run.world].name.as_str(); n], vec![run.policy.name(); n]);
         let seed = vec![IdRef::Int(run.seed as i64); n];
         let round: Vec<u32> = run.rounds.iter().map(|r| r.round as u32).collect();
@@ -184,7 +187,13 @@ fn gain(played: &[Played], world: usize, policy: Policy, over: Policy) -> Option
     Summary::of(pairs.map(|(a, b)| mean(a, measure) - mean(b, measure)))
 }
 
-fn text(played: &[Played], worlds: &[Temper], base: &SimulationConfig, args: &Simulate, clock: Instant) -> String {
+fn text(
+    played: &[Played],
+    worlds: &[Temper],
+    base: &SimulationConfig,
+    args: &Simulate,
+    clock: Instant,
+) -> String {
     let mut text = format!(
         "{} users are shown {} of {} items for {} rounds; mean ± sd over {} seeds, without the first round.\n",
         output::count(base.users),
