@@ -391,7 +391,7 @@ mod tests {
         let bent: Vec<Candidate> =
             rows.iter().map(|c| Candidate { relevance: c.relevance.powi(9), ..*c }).collect();
         assert_eq!(indices(&rank, &rows), indices(&rank, &bent));
-        assert_ne!(indices(&at(0.4), &rows), indices(&at(0.4), &bent));
+        assert_ne!(indices(&at(0.55), &rows), indices(&at(0.55), &bent));
     }
 
     #[test]
