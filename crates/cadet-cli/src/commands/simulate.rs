@@ -195,12 +195,12 @@ fn text(
     clock: Instant,
 ) -> String {
     let mut text = format!(
-        "{} users are shown {} of {} items for {} rounds; mean ± sd over {} seeds, without the first round.\n",
+        "{} users are shown {} of {} items for {} rounds; mean ± sd over {}, without the first round.\n",
         output::count(base.users),
         base.shown,
         output::count(base.items),
         base.rounds,
-        args.seeds
+        seeds(args.seeds)
     );
     for (world, temper) in worlds.iter().enumerate() {
         text += &format!("\nWorld \"{}\": {}\n\n", temper.name, temper.about);
@@ -280,11 +280,11 @@ fn page(played: &[Played], worlds: &[Temper], base: &SimulationConfig, args: &Si
     Page {
         title: "cadet simulate".into(),
         subtitle: format!(
-            "Policies in a closed loop: {} users, {} items, {} rounds, {} seeds; bands are ± 1 sd over seeds",
+            "Policies in a closed loop: {} users, {} items, {} rounds, {}; bands are ± 1 sd over seeds",
             output::count(base.users),
             output::count(base.items),
             base.rounds,
-            args.seeds
+            seeds(args.seeds)
         ),
         tiles: worlds.iter().enumerate().filter_map(tile).collect(),
         sections,
