@@ -187,6 +187,10 @@ fn gain(played: &[Played], world: usize, policy: Policy, over: Policy) -> Option
     Summary::of(pairs.map(|(a, b)| mean(a, measure) - mean(b, measure)))
 }
 
+fn seeds(count: u64) -> String {
+    if count == 1 { "1 seed".into() } else { format!("{count} seeds") }
+}
+
 fn text(
     played: &[Played],
     worlds: &[Temper],
