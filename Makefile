@@ -17,3 +17,5 @@ bench: ## speed beside PyTorch, ONNX Runtime and Polars
 
 experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example worlds -- experiments/results/worlds
+	$(CARGO) run --release -p cadet-cli --example fdr -- experiments/results/fdr
+	$(CARGO) run --release -p cadet-cli -- simulate --out experiments/results/simulate

@@ -59,6 +59,21 @@ pub(crate) enum Command {
     /// List the freshest or the most common users of an item
     #[command(after_help = "Example:\n  cadet audience model --item 42 --mode fresh -n 100")]
     Audience(Audience),
+    /// Put lists into an order that balances relevance with freshness
+    #[command(
+        after_help = "Examples:\n  cadet rerank model lists.parquet --lambda 0.3 -o reranked.parquet\n  cadet rerank model lists.csv --max-seen 3 --explore 0.05 --top 10 -o reranked.csv\n  cadet rerank model lists.csv --method mmr -o reranked.csv\n\nlists: user_id, item_id, relevance, one list a user; list_id tells several lists of a user apart."
+    )]
+    Rerank(Rerank),
+    /// Flag the fresh users of an item, with a bound on false alarms
+    #[command(
+        after_help = "Examples:\n  cadet fresh model --item 42 --fdr 0.1 -o fresh.csv\n  cadet fresh model --all --quantile 0.05 -o fresh.parquet\n  cadet fresh model --item 42 --below -1"
+    )]
+    Fresh(Fresh),
+    /// Play recommendation policies against a world whose users get tired, and compare them
+    #[command(
+        after_help = "Example:\n  cadet simulate --out cadet-simulate && open cadet-simulate/report.html"
+    )]
+    Simulate(Simulate),
     /// Say what is in a model and where it came from
     #[command(after_help = "Example:\n  cadet inspect model")]
     Inspect(Inspect),
@@ -215,6 +230,125 @@ pub(crate) struct Audience {
     /// Write them to a file instead of the screen
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// What relevance is balanced with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Method {
+    /// Freshness: minus the familiarity
+    Fresh,
+    /// Unlikeness to the items placed before, by their embeddings
+    Mmr,
+}
+
+/// How figures of a list are made comparable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scale {
+    /// Mean 0 and spread 1 within the list
+    Standard,
+    /// Ranks within the list
+    Rank,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Rerank {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// Lists: a file with user, item and relevance columns, a folder of them, or - for stdin
+    #[arg(value_name = "LISTS")]
+    pub(crate) lists: PathBuf,
+    /// File to write: .parquet .csv .ndjson (text also .gz .zst), or - for CSV on stdout
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: PathBuf,
+    /// Weight of freshness, 0 to 1: 0 leaves the order of relevance, 1 ignores relevance
+    #[arg(long, default_value_t = 0.3, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) lambda: f32,
+    /// What relevance is balanced with
+    #[arg(long, value_enum, default_value = "fresh")]
+    pub(crate) method: Method,
+    /// How relevance and familiarity are made comparable
+    #[arg(long, value_enum, default_value = "standard")]
+    pub(crate) scale: Scale,
+    /// Items that the user saw so often or more go below all others
+    #[arg(long, value_name = "N")]
+    pub(crate) max_seen: Option<u32>,
+    /// Share of the places that go to an item drawn by lot
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) explore: f32,
+    /// Keep only so many places of each list
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Features of users, for those the model has never seen or whose features changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Column with the caller's relevance
+    #[arg(long, default_value = "relevance", value_name = "NAME")]
+    pub(crate) relevance_col: String,
+    /// Column that tells several lists of a user apart [default: list_id, if there is one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) list_col: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Fresh {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// The item, by its id
+    #[arg(long, value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) item: Option<String>,
+    /// Every trained item, each by itself
+    #[arg(long, requires = "out")]
+    pub(crate) all: bool,
+    /// Bound the expected share of the item's own audience among the flagged [default: 0.1]
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["quantile", "below"], allow_negative_numbers = true)]
+    pub(crate) fdr: Option<f64>,
+    /// Or flag the users whose quantile is at most this
+    #[arg(long, value_name = "SHARE", conflicts_with = "below", allow_negative_numbers = true)]
+    pub(crate) quantile: Option<f32>,
+    /// Or flag the users whose familiarity is at most this, in nats
+    #[arg(long, value_name = "NATS", allow_negative_numbers = true)]
+    pub(crate) below: Option<f32>,
+    /// Leave out users who have seen the item
+    #[arg(long)]
+    pub(crate) exclude_seen: bool,
+    /// Features of users, for those the model has never seen or whose features changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Write the flagged users to a file instead of the screen
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: Option<PathBuf>,
+    /// Without a file: show at most so many
+    #[arg(short, long, default_value_t = 20, value_name = "N")]
+    pub(crate) number: usize,
+    /// Column with the users' ids in the file of --users
+    #[arg(long, default_value = "user_id", value_name = "NAME")]
+    pub(crate) user_col: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Simulate {
+    /// Folder for report.html and rounds.csv
+    #[arg(long, default_value = "cadet-simulate", value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Worlds to repeat everything in
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub(crate) seeds: u64,
+    /// Users of a world
+    #[arg(long, default_value_t = 400, value_name = "N")]
+    pub(crate) users: usize,
+    /// Items of a world
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub(crate) items: usize,
+    /// Rounds of showing and watching
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) rounds: usize,
+    /// Weight of freshness or unlikeness in reranking, 0 to 1
+    #[arg(long, default_value_t = 0.3, value_name = "SHARE", allow_negative_numbers = true)]
+    pub(crate) lambda: f32,
 }
 
 #[derive(Debug, ClapArgs)]

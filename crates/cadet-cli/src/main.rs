@@ -21,6 +21,9 @@ fn main() -> ExitCode {
         Command::Score(score) => commands::score::run(score, &args.global),
         Command::Eval(eval) => commands::eval::run(eval, &args.global),
         Command::Audience(audience) => commands::audience::run(audience, &args.global),
+        Command::Rerank(rerank) => commands::rerank::run(rerank, &args.global),
+        Command::Fresh(fresh) => commands::fresh::run(fresh, &args.global),
+        Command::Simulate(simulate) => commands::simulate::run(simulate, &args.global),
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
     };
     output::log_to_stderr(args.global.verbose);

@@ -118,6 +118,12 @@ pub(crate) fn count(n: impl TryInto<u64>) -> String {
     out
 }
 
+/// 0.05 → "5".
+pub(crate) fn percent(share: f64) -> String {
+    // Six digits hide what binary fractions add.
+    format!("{}", (share * 1e8).round() / 1e6)
+}
+
 /// Bytes in the unit that suits them.
 pub(crate) fn bytes(n: u64) -> String {
     let (value, unit) = match n {

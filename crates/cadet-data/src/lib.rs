@@ -13,6 +13,7 @@ mod id_column;
 pub mod idx;
 pub mod images;
 pub mod labels;
+pub mod lists;
 pub mod movielens;
 mod ndjson;
 pub mod npy;
@@ -32,6 +33,7 @@ pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposu
 pub use idx::read_mnist;
 pub use images::{ImageSet, Images};
 pub use labels::{LabelColumn, Labels, read_labels};
+pub use lists::{List, ListOptions, Lists, read_lists};
 pub use npy::{read_matrix, read_matrix_labels, write_npy};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};

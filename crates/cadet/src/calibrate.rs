@@ -130,6 +130,11 @@ impl Calibrator {
         self.sample(task).0
     }
 
+    /// How many held-out users an item's p-values rest on.
+    pub fn held_out(&self, task: u32) -> usize {
+        self.sample(task).1.len()
+    }
+
     fn sample(&self, task: u32) -> (Basis, &[f32]) {
         let own = self.own.row(task as usize);
         let similar = self.pooled.row(self.group[task as usize] as usize);

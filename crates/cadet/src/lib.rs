@@ -26,6 +26,7 @@
 
 pub mod calibrate;
 pub mod contrastive;
+pub mod decide;
 mod error;
 pub mod estimator;
 pub mod evaluate;
@@ -42,11 +43,13 @@ pub mod metrics;
 pub mod model;
 pub mod pipeline;
 pub mod ratio;
+pub mod rerank;
 pub mod rng;
 mod rows;
 pub mod sampler;
 pub mod scorer;
 pub mod settings;
+pub mod simulate;
 pub mod split;
 pub mod store;
 pub mod synth;

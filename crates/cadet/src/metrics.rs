@@ -1,4 +1,6 @@
-//! How good is it? Measures of ranking, of probability, and of closeness to a known truth.
+//! How good is it? Measures of ranking, of probability, of closeness to a known truth, and of lists.
+
+pub mod lists;
 
 use serde::{Deserialize, Serialize};
 

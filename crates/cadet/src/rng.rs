@@ -28,7 +28,9 @@ pub enum Purpose {
     Clicks = 11,
     Mixture = 12,
     Graph = 13,
-    Augment = 20,
+    Explore = 20,
+    Simulation = 21,
+    Augment = 22,
 }
 
 fn splitmix(value: u64) -> u64 {

@@ -20,6 +20,13 @@ pub struct Halves {
     width: usize,
 }
 
+/// Memory that scoring one user's lists goes through.
+#[derive(Debug)]
+pub struct Workspace {
+    scratch: crate::kernels::Scratch,
+    rows: Vec<f32>,
+}
+
 impl Halves {
     /// How many users.
     pub fn len(&self) -> usize {
@@ -33,8 +40,11 @@ impl Halves {
 
     /// The rows of some users.
     pub fn select(&self, users: &[u32]) -> Halves {
-        let row = |u: &u32| &self.rows[*u as usize * self.width..][..self.width];
-        Halves { rows: users.iter().flat_map(row).copied().collect(), width: self.width }
+        Halves { rows: users.iter().flat_map(|u| self.row(*u)).copied().collect(), width: self.width }
+    }
+
+    fn row(&self, user: u32) -> &[f32] {
+        &self.rows[user as usize * self.width..][..self.width]
     }
 }
 
@@ -110,6 +120,46 @@ impl Ratio {
             || self.0.net.scratch(),
             |scratch, (out, task)| self.familiarity_with(scratch, *task, halves, out),
         );
+        out
+    }
+
+    /// What every task brings to the first layer, its bias included.
+    pub fn task_halves(&self) -> Halves {
+        let net = &self.0.net;
+        let width = net.first_width();
+        let mut rows = vec![0.0; self.0.task_count() * width];
+        rows.par_chunks_mut(width).enumerate().for_each(|(t, out)| {
+            out.copy_from_slice(&net.task_half(self.0.kernel(), self.0.row(t as u32)));
+        });
+        Halves { rows, width }
+    }
+
+    /// Memory for [`Ratio::familiarity_of`], to be used again and again.
+    pub fn workspace(&self) -> Workspace {
+        Workspace { scratch: self.0.net.scratch(), rows: Vec::new() }
+    }
+
+    /// The familiarity of one user with some tasks, down to the last bit what [`Ratio::familiarity`] says: the first
+    /// layer adds the two halves, so a list of tasks can stand where a list of users does.
+    ///
+    /// # Panics
+    /// If a number is out of range.
+    pub fn familiarity_of(
+        &self,
+        workspace: &mut Workspace,
+        users: &Halves,
+        user: u32,
+        tasks: &Halves,
+        wanted: &[u32],
+    ) -> Vec<f32> {
+        let Workspace { scratch, rows } = workspace;
+        rows.clear();
+        wanted.iter().for_each(|t| rows.extend_from_slice(tasks.row(*t)));
+        let mut out = vec![0.0; wanted.len()];
+        if let Some(first) = wanted.first() {
+            let any = self.0.row(*first);
+            self.0.net.responses(self.0.kernel(), rows, users.row(user), any, scratch, &mut out);
+        }
         out
     }
 
@@ -192,5 +242,10 @@ impl TaskScorer<'_> {
     /// What p-values of this item rest on.
     pub fn basis(&self) -> Basis {
         self.model.calibrator.basis(self.task.0)
+    }
+
+    /// How many held-out users they rest on.
+    pub fn held_out(&self) -> usize {
+        self.model.calibrator.held_out(self.task.0)
     }
 }

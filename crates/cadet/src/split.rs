@@ -68,7 +68,7 @@ fn unit(bits: u64) -> f64 {
 }
 
 /// `12` and `"12"` are the same name, so the text is hashed (FNV-1a; [`rng::key`] mixes it further).
-fn name_hash(name: IdRef<'_>) -> u64 {
+pub(crate) fn name_hash(name: IdRef<'_>) -> u64 {
     let hash = |bytes: &[u8]| {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
     };

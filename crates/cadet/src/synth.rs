@@ -14,6 +14,7 @@ use crate::instances::Instances;
 use crate::model::Model;
 use crate::pipeline::Log;
 use crate::rng::{Purpose, Rng};
+use crate::scorer::{Scorer, Verdict};
 use crate::split::Part;
 use crate::{Error, Result};
 
@@ -69,6 +70,15 @@ pub struct World {
     normaliser: Vec<f64>,
     /// log p(u) for each user.
     population: Vec<f64>,
+}
+
+/// Users whose truth is known, with what a model says of them; see [`World::trial`].
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// What the model says of each user.
+    pub verdicts: Vec<Verdict>,
+    /// Whether each is fresh; the others are members of the audience.
+    pub is_fresh: Vec<bool>,
 }
 
 impl WorldConfig {
@@ -177,6 +187,21 @@ impl World {
         f64::from(-distance / (2.0 * self.reach * self.reach))
     }
 
+    /// Where a user stands in the taste space.
+    pub fn taste(&self, user: u32) -> &[f32] {
+        &self.users[user as usize * self.tastes..][..self.tastes]
+    }
+
+    /// Where an item stands in it.
+    pub fn place(&self, item: u32) -> &[f32] {
+        &self.items[item as usize * self.tastes..][..self.tastes]
+    }
+
+    /// 2σ², what squared distances are measured in.
+    pub fn twice_reach(&self) -> f32 {
+        2.0 * self.reach * self.reach
+    }
+
     /// The true familiarity, `log q_t(u)/p(u)`.
     pub fn log_ratio(&self, task: TaskId, user: u32) -> f64 {
         let (t, u) = (task.0 as usize, user as usize);
@@ -209,6 +234,27 @@ impl World {
         let matrix = model.ratio.matrix(&tasks, &halves);
         let truths = tasks.iter().flat_map(|t| users.iter().map(|u| self.log_ratio(*t, *u)));
         Ok(matrix.iter().map(|f| f64::from(*f)).zip(truths).collect())
+    }
+
+    /// Test users of one item for a trial of [`crate::decide`]: members of its audience (exposed to it in the log, as
+    /// the members that p-values rest on are, but never trained on) and fresh users (not exposed, and at most half as
+    /// common in the audience as in the population). The others are neither, and left out. Of the fresh ones so many
+    /// are kept, by lot, that at least `members` of the trial are members.
+    pub fn trial(&self, model: &Model, task: TaskId, members: f64, seed: u64) -> Result<Trial> {
+        let rule = model.manifest.settings.split()?;
+        let is_test = |u: &u32| rule.part(model.users.name(*u)) == Part::Test;
+        let audience = self.exposures.audience(task);
+        let (nominal, others): (Vec<u32>, Vec<u32>) =
+            (0..model.users.len() as u32).filter(is_test).partition(|u| audience.times_seen(*u) > 0);
+        let is_fresh = |u: &u32| self.log_ratio(task, *u) < -std::f64::consts::LN_2;
+        let mut fresh: Vec<u32> = others.into_iter().filter(is_fresh).collect();
+        Rng::at(seed, Purpose::Evaluation, [8, u64::from(task.0)]).shuffle(&mut fresh);
+        fresh.truncate((nominal.len() as f64 * (1.0 / members - 1.0)) as usize);
+        let scorer = Scorer::new(model)?;
+        let users: Vec<u32> = nominal.iter().chain(&fresh).copied().collect();
+        let verdicts = scorer.task(task)?.verdicts(&scorer.halves(&model.features)?.select(&users));
+        let is_fresh = (0..users.len()).map(|i| i >= nominal.len()).collect();
+        Ok(Trial { verdicts, is_fresh })
     }
 
     /// `log p(u)`, the share of the exposures that go to a user.

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
 }
 
 /// An id as JSON: a number where it is one.
-fn id_json(name: IdRef<'_>) -> serde_json::Value {
+pub(super) fn id_json(name: IdRef<'_>) -> serde_json::Value {
     match name {
         IdRef::Int(value) => value.into(),
         IdRef::Str(text) => text.into(),

@@ -3,8 +3,11 @@
 pub(crate) mod audience;
 pub(crate) mod demo;
 pub(crate) mod eval;
+pub(crate) mod fresh;
 pub(crate) mod inspect;
+pub(crate) mod rerank;
 pub(crate) mod score;
+pub(crate) mod simulate;
 pub(crate) mod train;
 
 use std::path::Path;

@@ -18,10 +18,10 @@ const CHUNK: usize = 1 << 18;
 /// Pairs whose scores are held at once while the items of users are ranked.
 const RANKED: usize = 1 << 25;
 
-const OK: &str = "ok";
-const UNKNOWN_USER: &str = "unknown_user";
-const UNKNOWN_ITEM: &str = "unknown_item";
-const UNTRAINED_ITEM: &str = "untrained_item";
+pub(super) const OK: &str = "ok";
+pub(super) const UNKNOWN_USER: &str = "unknown_user";
+pub(super) const UNKNOWN_ITEM: &str = "unknown_item";
+pub(super) const UNTRAINED_ITEM: &str = "untrained_item";
 
 pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     if args.top.is_some() && !args.all {
@@ -69,12 +69,12 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     Ok(())
 }
 
-struct Job<'a> {
-    model: &'a Model,
-    extra: Option<&'a UserTable>,
-    scorer: Scorer<'a>,
+pub(super) struct Job<'a> {
+    pub(super) model: &'a Model,
+    pub(super) extra: Option<&'a UserTable>,
+    pub(super) scorer: Scorer<'a>,
     /// Of the model's users, then of the extra ones.
-    halves: Halves,
+    pub(super) halves: Halves,
 }
 
 /// One row of the result.
@@ -223,19 +223,19 @@ impl Job<'_> {
         Row { verdict: Some(verdict), times_seen, status: OK }
     }
 
-    fn trained(&self) -> Vec<TaskId> {
+    pub(super) fn trained(&self) -> Vec<TaskId> {
         (0..).map(TaskId).zip(&self.model.trained).filter(|(_, t)| **t).map(|(task, _)| task).collect()
     }
 
     /// Every user once: those of the model whose features were not given anew, then those given.
-    fn places(&self) -> Vec<u32> {
+    pub(super) fn places(&self) -> Vec<u32> {
         let known = self.model.users.len() as u32;
         let given = |u: &u32| self.extra.is_some_and(|t| t.ids.get(self.model.users.name(*u)).is_some());
         let extra = known..known + self.extra.map_or(0, |t| t.ids.len() as u32);
         (0..known).filter(|u| !given(u)).chain(extra).collect()
     }
 
-    fn name(&self, place: u32) -> IdRef<'_> {
+    pub(super) fn name(&self, place: u32) -> IdRef<'_> {
         let known = self.model.users.len() as u32;
         match self.extra {
             Some(table) if place >= known => table.ids.name(place - known),

@@ -1,0 +1,259 @@
+//! `cadet fresh`: the fresh users of an item, with a bound on how many of those flagged are not.
+
+use anyhow::{Result, bail};
+use cadet::calibrate::Basis;
+use cadet::decide::{Rule, adjusted};
+use cadet::scorer::{Scorer, Verdict};
+use cadet::{Error, IdRef, TaskId, store};
+use cadet_data::{Kind, TableWriter, Values};
+use rayon::prelude::*;
+use serde_json::json;
+
+use super::audience::id_json;
+use super::score::Job;
+use super::{find_item, read_ready_users, stacked};
+use crate::args::{Fresh, Global, LogFlags};
+use crate::output;
+
+/// The rate where none is named.
+const RATE: f64 = 0.1;
+
+pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
+    let rule = match (args.fdr, args.quantile, args.below) {
+        (_, Some(share), _) => Rule::Quantile(share),
+        (_, _, Some(level)) => Rule::Familiarity(level),
+        (rate, None, None) => Rule::FalseDiscovery(rate.unwrap_or(RATE)),
+    };
+    rule.check()?;
+    let model = store::load(&args.model)?;
+    let log = LogFlags { user_col: args.user_col.clone(), item_col: "item_id".into(), skip_bad: false };
+    let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &log)).transpose()?;
+    let scorer = Scorer::new(&model)?;
+    let halves = scorer.halves(&stacked(&model, extra.as_ref())?)?;
+    let job = Job { model: &model, extra: extra.as_ref(), scorer, halves };
+    let tasks = match &args.item {
+        Some(name) => vec![find_trained(&job, name)?],
+        None => job.trained(),
+    };
+    let mut writer = args.out.as_deref().map(table).transpose()?;
+    output::listen_for_ctrl_c("stopping; nothing will be written");
+    let bar = output::bar("flagging", Some(tasks.len() as u64));
+    let places = job.places();
+    let mut totals = Totals::default();
+    let mut shown = None;
+    for group in tasks.chunks(4 * rayon::current_num_threads()) {
+        if output::asked_to_stop() {
+            bail!("interrupted: nothing was written");
+        }
+        let flagged: Vec<Flagged> = group
+            .par_iter()
+            .map(|task| flag(&job, *task, &places, rule, args.exclude_seen))
+            .collect::<cadet::Result<_>>()?;
+        for item in flagged {
+            totals.add(&item);
+            if let Some(writer) = &mut writer {
+                item.write(&job, writer)?;
+            }
+            shown = Some(item);
+        }
+        bar.inc(group.len() as u64);
+    }
+    bar.finish_and_clear();
+    let written = writer.is_some();
+    writer.map_or(Ok(()), TableWriter::finish)?;
+    if args.out.as_ref().is_some_and(|out| out.as_os_str() == "-") {
+        return Ok(());
+    }
+    let Some(item) = shown else { bail!("the model has no trained item") };
+    match (global.json, args.all || written) {
+        (true, true) => output::print_json(&json!({
+            "out": args.out, "rule": rule, "items": totals.items, "tested": totals.tested,
+            "flagged": totals.flagged, "items_with_pooled_p_values": totals.pooled,
+        })),
+        (true, false) => output::print_json(&item.json(&job, rule)),
+        (false, true) => output::print(&format!(
+            "{} of {} users and items flagged as fresh: {}\n{}",
+            output::count(totals.flagged),
+            output::count(totals.tested),
+            args.out.as_ref().map(|o| o.display().to_string()).unwrap_or_default(),
+            totals.note(rule),
+        )),
+        (false, false) => output::print(&item.text(&job, rule, args.number)),
+    }
+}
+
+fn find_trained(job: &Job<'_>, name: &str) -> Result<TaskId> {
+    let task = find_item(job.model, name)?;
+    if !job.model.trained[task.0 as usize] {
+        let hint = "it is in the log, but had too few exposures to be trained on (see --min-exposures)";
+        return Err(Error::UnknownTask { id: name.into(), hint: hint.into() }.into());
+    }
+    Ok(task)
+}
+
+/// The flagged users of one item, freshest first.
+struct Flagged {
+    task: TaskId,
+    tested: usize,
+    basis: Basis,
+    held_out: usize,
+    users: Vec<(u32, Verdict, f64, u32)>,
+}
+
+fn flag(
+    job: &Job<'_>,
+    task: TaskId,
+    places: &[u32],
+    rule: Rule,
+    exclude_seen: bool,
+) -> cadet::Result<Flagged> {
+    let audience = job.model.exposures.audience(task);
+    let seen = |place: u32| job.model.users.get(job.name(place)).map_or(0, |u| audience.times_seen(u));
+    let tested: Vec<(u32, u32)> =
+        places.iter().map(|p| (*p, seen(*p))).filter(|(_, seen)| !exclude_seen || *seen == 0).collect();
+    let ready = job.scorer.task(task)?;
+    let numbers: Vec<u32> = tested.iter().map(|(place, _)| *place).collect();
+    let verdicts = ready.verdicts(&job.halves.select(&numbers));
+    let adjusted = adjusted(verdicts.iter().map(|v| v.p_value));
+    let flags = rule.flags(&verdicts, &adjusted);
+    let all = tested.iter().zip(verdicts).zip(adjusted).zip(flags);
+    let mut users: Vec<(u32, Verdict, f64, u32)> = all
+        .filter(|(_, flag)| *flag)
+        .map(|((((place, seen), verdict), adjusted), _)| (*place, verdict, adjusted, *seen))
+        .collect();
+    users.sort_by(|a, b| a.1.familiarity.total_cmp(&b.1.familiarity).then(a.0.cmp(&b.0)));
+    Ok(Flagged { task, tested: tested.len(), basis: ready.basis(), held_out: ready.held_out(), users })
+}
+
+fn table(path: &std::path::Path) -> Result<TableWriter> {
+    let columns = [
+        ("item_id", Kind::Id),
+        ("user_id", Kind::Id),
+        ("familiarity", Kind::F32),
+        ("quantile", Kind::F32),
+        ("p_value", Kind::F32),
+        ("adjusted_p", Kind::F64),
+        ("times_seen", Kind::U32),
+    ];
+    Ok(TableWriter::create(path, None, &columns)?)
+}
+
+impl Flagged {
+    fn write(&self, job: &Job<'_>, writer: &mut TableWriter) -> Result<()> {
+        let items = vec![job.model.items.name(self.task.0); self.users.len()];
+        let names: Vec<IdRef<'_>> = self.users.iter().map(|u| job.name(u.0)).collect();
+        let of = |f: fn(&Verdict) -> f32| self.users.iter().map(|u| f(&u.1)).collect::<Vec<f32>>();
+        let adjusted: Vec<f64> = self.users.iter().map(|u| u.2).collect();
+        let seen: Vec<u32> = self.users.iter().map(|u| u.3).collect();
+        Ok(writer.write(&[
+            Values::Id(&items),
+            Values::Id(&names),
+            Values::F32(&of(|v| v.familiarity)),
+            Values::F32(&of(|v| v.quantile)),
+            Values::F32(&of(|v| v.p_value)),
+            Values::F64(&adjusted),
+            Values::U32(&seen),
+        ])?)
+    }
+
+    fn json(&self, job: &Job<'_>, rule: Rule) -> serde_json::Value {
+        let user = |(place, v, adjusted, seen): &(u32, Verdict, f64, u32)| {
+            json!({"user_id": id_json(job.name(*place)), "familiarity": v.familiarity, "quantile": v.quantile,
+                   "p_value": v.p_value, "adjusted_p": adjusted, "times_seen": seen})
+        };
+        json!({
+            "item_id": id_json(job.model.items.name(self.task.0)), "rule": rule, "tested": self.tested,
+            "flagged": self.users.len(), "p_values_from": self.basis, "held_out": self.held_out,
+            "users": self.users.iter().map(user).collect::<Vec<_>>(),
+        })
+    }
+
+    fn text(&self, job: &Job<'_>, rule: Rule, most: usize) -> String {
+        let mut text = format!(
+            "{} of {} users are flagged as fresh to {}.\n",
+            output::count(self.users.len()),
+            output::count(self.tested),
+            job.model.items.name(self.task.0),
+        );
+        if let Rule::FalseDiscovery(rate) = rule {
+            text += &format!(
+                "At most {} % of them are expected to be of its audience; p-values rest on {} held-out members{}.\n",
+                output::percent(rate),
+                output::count(self.held_out),
+                match self.basis {
+                    Basis::Own => "",
+                    Basis::Similar => " of similar items, so the rate holds as far as these are alike",
+                    Basis::All => " of all items, so the rate is a rough guide",
+                }
+            );
+            if self.users.is_empty() {
+                let needed = (self.tested as f64 / (rate * (self.held_out + 1) as f64)).ceil();
+                text += &format!(
+                    "No p-value can be below 1/{}, so at least {} users would have to have that one: raise --fdr, or \
+                     hold out more users (cadet train --valid).\n",
+                    self.held_out + 1,
+                    output::count(needed as u64)
+                );
+            }
+        }
+        let rows: Vec<Vec<String>> = self
+            .users
+            .iter()
+            .take(most)
+            .map(|(place, v, adjusted, seen)| {
+                let number = |x: f64| format!("{x:.3}");
+                vec![
+                    job.name(*place).to_string(),
+                    format!("{:+.3}", v.familiarity),
+                    number(v.quantile.into()),
+                    number(v.p_value.into()),
+                    number(*adjusted),
+                    seen.to_string(),
+                ]
+            })
+            .collect();
+        if !rows.is_empty() {
+            let header = ["user", "familiarity", "quantile", "p-value", "adjusted p", "times seen"];
+            text += &format!("\n{}", output::table(&header, &rows));
+        }
+        let more = self.users.len().saturating_sub(most);
+        if more > 0 {
+            text += &format!("  … and {} more; -o writes them all\n", output::count(more));
+        }
+        text
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    items: usize,
+    tested: usize,
+    flagged: usize,
+    pooled: usize,
+}
+
+impl Totals {
+    fn add(&mut self, item: &Flagged) {
+        self.items += 1;
+        self.tested += item.tested;
+        self.flagged += item.users.len();
+        self.pooled += usize::from(item.basis != Basis::Own);
+    }
+
+    fn note(&self, rule: Rule) -> String {
+        let Rule::FalseDiscovery(rate) = rule else { return String::new() };
+        let pooled = match self.pooled {
+            0 => String::new(),
+            n => format!(
+                " {} of {} items have too few held-out users of their own, so for them it holds as far as similar \
+                 items are alike.",
+                output::count(n),
+                output::count(self.items)
+            ),
+        };
+        let percent = output::percent(rate);
+        format!(
+            "Item by item, at most {percent} % of the flagged are expected to be of the item's audience.{pooled}"
+        )
+    }
+}

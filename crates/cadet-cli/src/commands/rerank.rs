@@ -1,0 +1,335 @@
+//! `cadet rerank`: lists with the caller's relevance in, lists that balance it with freshness out.
+
+use anyhow::{Result, bail};
+use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
+use cadet::model::Model;
+use cadet::rerank::{self, By, Request, RerankConfig, Reranked, Reranker};
+use cadet::{IdRef, TaskId, store};
+use cadet_data::{Kind, ListOptions, Lists, TableWriter, UserTable, Values, read_lists};
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::json;
+
+use super::score::{OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM};
+use super::{read_ready_users, stacked};
+use crate::args::{Global, Method, Rerank, Scale};
+use crate::output;
+
+/// Lists reranked and written together.
+const BLOCK: usize = 1 << 12;
+/// Before and after are compared on so many first places.
+const FIRST: usize = 10;
+
+pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
+    let config = config(args, global.seed);
+    config.check()?;
+    let options = ListOptions {
+        user: args.log.user_col.clone(),
+        item: args.log.item_col.clone(),
+        relevance: args.relevance_col.clone(),
+        list: args.list_col.clone(),
+        skip_bad: args.log.skip_bad,
+    };
+    let bar = output::bar("reading", None);
+    let lists = read_lists(&args.lists, &options).map_err(|e| args.log.hint(e))?;
+    bar.finish_and_clear();
+    output::warn_skipped(&lists.skipped);
+    let model = store::load(&args.model)?;
+    let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &args.log)).transpose()?;
+    let halves = model.ratio.halves(&stacked(&model, extra.as_ref())?)?;
+    let reranker = Reranker::new(&model, halves, config.clone())?;
+    let job = Job::new(&model, extra.as_ref(), &lists);
+    let mut table = Table::create(args, &lists)?;
+    output::listen_for_ctrl_c("stopping; nothing will be written");
+
+    let bar = output::bar("reranking", Some(lists.len() as u64));
+    let (mut before, mut after) = (Figures::default(), Figures::default());
+    for start in (0..lists.len()).step_by(BLOCK) {
+        if output::asked_to_stop() {
+            bail!("interrupted: nothing was written");
+        }
+        let numbers = start..lists.len().min(start + BLOCK);
+        let rows: Vec<Rows> = numbers.clone().map(|number| job.rows(number)).collect();
+        let requests: Vec<Request<'_>> = rows.iter().map(Rows::request).collect();
+        let reranked = reranker.rerank(&requests)?;
+        let first: Vec<[Figures; 2]> = requests
+            .par_iter()
+            .zip(&reranked)
+            .map(|(request, list)| {
+                let old = by_relevance(request.relevance, FIRST.min(list.places.len()));
+                let new: Vec<usize> = list.places.iter().take(FIRST).map(|p| p.index).collect();
+                [old, new].map(|order| Figures::of(&reranker, request, list, &order))
+            })
+            .collect();
+        first.iter().for_each(|[old, new]| {
+            before.add(old);
+            after.add(new);
+        });
+        table.write(&job, numbers, &reranked)?;
+        bar.inc(reranked.len() as u64);
+    }
+    bar.finish_and_clear();
+    let Table { writer, statuses, placed, .. } = table;
+    let rows = writer.rows();
+    writer.finish()?;
+    if args.out.as_os_str() == "-" {
+        return Ok(());
+    }
+    let (before, after) = (before.means(), after.means());
+    if global.json {
+        let counts = |counts: &[(&'static str, u64)]| -> serde_json::Map<_, _> {
+            counts.iter().map(|(name, n)| ((*name).to_owned(), json!(n))).collect()
+        };
+        return output::print_json(&json!({
+            "out": args.out, "lists": lists.len(), "rows": rows,
+            "status": counts(&statuses), "placed": counts(&placed), "settings": config,
+            "first_places": {"places": FIRST, "by_relevance": before, "reranked": after},
+        }));
+    }
+    for (status, n) in statuses.iter().filter(|(status, n)| *status != OK && *n > 0) {
+        tracing::warn!("{} of {} rows have status {status}", output::count(*n), output::count(rows));
+    }
+    let shown = |f: fn(&Means) -> Option<f64>| -> Vec<String> {
+        [f(&before), f(&after)].map(|f| f.map_or("none".into(), |f| format!("{f:.3}"))).to_vec()
+    };
+    let row = |name: &str, f: fn(&Means) -> Option<f64>| [vec![name.to_owned()], shown(f)].concat();
+    let text = format!(
+        "{} lists reranked, {} rows: {}\n\nThe first {FIRST} places on average:\n\n{}",
+        output::count(lists.len()),
+        output::count(rows),
+        args.out.display(),
+        output::table(
+            &["", "by relevance", "reranked"],
+            &[
+                row("relevance, as given", |m| m.relevance),
+                row("fresh share (familiarity below 0)", |m| m.fresh_share),
+                row("repeat rate (seen before)", |m| m.repeat_rate),
+                row("diversity (1 - cosine)", |m| m.diversity),
+            ],
+        )
+    );
+    output::print(&text)
+}
+
+fn config(args: &Rerank, seed: Option<u64>) -> RerankConfig {
+    RerankConfig {
+        method: match args.method {
+            Method::Fresh => rerank::Method::Fresh,
+            Method::Mmr => rerank::Method::Mmr,
+        },
+        scale: match args.scale {
+            Scale::Standard => rerank::Scale::Standard,
+            Scale::Rank => rerank::Scale::Rank,
+        },
+        lambda: args.lambda,
+        max_seen: args.max_seen,
+        explore: args.explore,
+        top: args.top,
+        seed: seed.unwrap_or(1),
+    }
+}
+
+/// The first places by relevance alone, which is what the caller would have shown.
+fn by_relevance(relevance: &[f32], most: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..relevance.len()).collect();
+    order.sort_by(|a, b| relevance[*b].total_cmp(&relevance[*a]));
+    order.truncate(most);
+    order
+}
+
+/// The lists' users and items, looked up in the model once each.
+struct Job<'a> {
+    lists: &'a Lists,
+    /// Where each user's half is: features given now win over those of the model.
+    halves: Vec<Option<u32>>,
+    users: Vec<Option<u32>>,
+    tasks: Vec<Option<TaskId>>,
+    trained: &'a [bool],
+}
+
+/// What one list asks for.
+struct Rows {
+    half: Option<u32>,
+    user: Option<u32>,
+    tasks: Vec<Option<TaskId>>,
+    relevance: Vec<f32>,
+    key: [u64; 2],
+}
+
+impl Rows {
+    fn request(&self) -> Request<'_> {
+        let Rows { half, user, tasks, relevance, key } = self;
+        Request { half: *half, user: *user, tasks, relevance, key: *key }
+    }
+}
+
+impl<'a> Job<'a> {
+    fn new(model: &'a Model, extra: Option<&UserTable>, lists: &'a Lists) -> Self {
+        let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
+        let users: Vec<Option<u32>> = names(&lists.users).map(|name| model.users.get(name)).collect();
+        let given = |name| extra.and_then(|t| t.ids.get(name)).map(|row| row + model.users.len() as u32);
+        let halves = names(&lists.users).zip(&users).map(|(name, known)| given(name).or(*known)).collect();
+        let tasks = names(&lists.items).map(|name| model.items.get(name).map(TaskId)).collect();
+        Self { lists, halves, users, tasks, trained: &model.trained }
+    }
+
+    fn rows(&self, number: usize) -> Rows {
+        let list = self.lists.list(number);
+        Rows {
+            half: self.halves[list.user as usize],
+            user: self.users[list.user as usize],
+            tasks: list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect(),
+            relevance: list.rows.iter().map(|(_, relevance)| *relevance).collect(),
+            key: rerank::list_key(list.user_id, list.list_id),
+        }
+    }
+
+    fn status(&self, user: u32, item: u32) -> &'static str {
+        match (self.tasks[item as usize], self.halves[user as usize]) {
+            (None, _) => UNKNOWN_ITEM,
+            (Some(task), _) if !self.trained[task.0 as usize] => UNTRAINED_ITEM,
+            (_, None) => UNKNOWN_USER,
+            _ => OK,
+        }
+    }
+}
+
+/// The file, and how many rows of each kind went into it.
+struct Table {
+    writer: TableWriter,
+    named: bool,
+    statuses: [(&'static str, u64); 4],
+    placed: [(&'static str, u64); 3],
+}
+
+impl Table {
+    fn create(args: &Rerank, lists: &Lists) -> Result<Self> {
+        let named = lists.names.is_some();
+        let list = args.list_col.as_deref().unwrap_or("list_id");
+        let mut columns = vec![("user_id", Kind::Id)];
+        columns.extend(named.then_some((list, Kind::Id)));
+        columns.extend([
+            ("item_id", Kind::Id),
+            ("rank", Kind::U32),
+            ("relevance", Kind::F32),
+            ("score", Kind::F32),
+            ("familiarity", Kind::F32),
+            ("times_seen", Kind::U32),
+            ("placed_by", Kind::Str),
+            ("status", Kind::Str),
+        ]);
+        Ok(Self {
+            writer: TableWriter::create(&args.out, None, &columns)?,
+            named,
+            statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM].map(|s| (s, 0)),
+            placed: [By::Score, By::Explore, By::Cap].map(|by| (name(by), 0)),
+        })
+    }
+
+    fn write(&mut self, job: &Job<'_>, numbers: std::ops::Range<usize>, reranked: &[Reranked]) -> Result<()> {
+        let count = reranked.iter().map(|list| list.places.len()).sum();
+        let (mut users, mut names, mut items) =
+            (Vec::with_capacity(count), Vec::<IdRef<'_>>::new(), Vec::with_capacity(count));
+        let (mut ranks, mut seen) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut relevance, mut scores, mut familiarity) =
+            (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut placed, mut statuses) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (number, reranked) in numbers.zip(reranked) {
+            let list = job.lists.list(number);
+            for (place, rank) in reranked.places.iter().zip(1..) {
+                let candidate = reranked.candidates[place.index];
+                let (item, _) = list.rows[place.index];
+                users.push(list.user_id);
+                names.extend(list.list_id);
+                items.push(job.lists.items.name(item));
+                ranks.push(rank);
+                relevance.push(candidate.relevance);
+                scores.push(place.score);
+                familiarity.push(candidate.familiarity.unwrap_or(f32::NAN));
+                seen.push(candidate.times_seen);
+                placed.push(name(place.by));
+                statuses.push(job.status(list.user, item));
+            }
+        }
+        let tally = |counts: &mut [(&'static str, u64)], found: &[&str]| {
+            for (name, count) in counts {
+                *count += found.iter().filter(|f| *f == name).count() as u64;
+            }
+        };
+        tally(&mut self.statuses, &statuses);
+        tally(&mut self.placed, &placed);
+        let mut columns = vec![Values::Id(&users)];
+        columns.extend(self.named.then_some(Values::Id(&names)));
+        columns.extend([
+            Values::Id(&items),
+            Values::U32(&ranks),
+            Values::F32(&relevance),
+            Values::F32(&scores),
+            Values::F32(&familiarity),
+            Values::U32(&seen),
+            Values::Str(&placed),
+            Values::Str(&statuses),
+        ]);
+        Ok(self.writer.write(&columns)?)
+    }
+}
+
+fn name(by: By) -> &'static str {
+    match by {
+        By::Score => "score",
+        By::Explore => "explore",
+        By::Cap => "cap",
+    }
+}
+
+/// Sums over lists of what their first places are like.
+#[derive(Default)]
+struct Figures {
+    relevance: (f64, u64),
+    fresh_share: (f64, u64),
+    repeat_rate: (f64, u64),
+    diversity: (f64, u64),
+}
+
+/// Means over lists.
+#[derive(Serialize)]
+struct Means {
+    relevance: Option<f64>,
+    fresh_share: Option<f64>,
+    repeat_rate: Option<f64>,
+    diversity: Option<f64>,
+}
+
+impl Figures {
+    fn of(reranker: &Reranker<'_>, request: &Request<'_>, list: &Reranked, order: &[usize]) -> Self {
+        let known = |figure: Option<f64>| figure.map_or((0.0, 0), |f| (f, 1));
+        let rows = || order.iter().map(|i| list.candidates[*i]);
+        let relevance = rows().map(|c| f64::from(c.relevance)).sum::<f64>() / order.len().max(1) as f64;
+        let distance =
+            |a: usize, b: usize| reranker.distance(request.tasks[order[a]], request.tasks[order[b]]);
+        Self {
+            relevance: known((!order.is_empty()).then_some(relevance)),
+            fresh_share: known(fresh_share(rows().filter_map(|c| c.familiarity), 0.0)),
+            repeat_rate: known(repeat_rate(rows().map(|c| c.times_seen))),
+            diversity: known(intra_list_diversity(order.len(), distance)),
+        }
+    }
+
+    fn add(&mut self, other: &Figures) {
+        let add = |to: &mut (f64, u64), from: (f64, u64)| *to = (to.0 + from.0, to.1 + from.1);
+        add(&mut self.relevance, other.relevance);
+        add(&mut self.fresh_share, other.fresh_share);
+        add(&mut self.repeat_rate, other.repeat_rate);
+        add(&mut self.diversity, other.diversity);
+    }
+
+    fn means(&self) -> Means {
+        let mean = |(sum, count): (f64, u64)| (count > 0).then(|| sum / count as f64);
+        Means {
+            relevance: mean(self.relevance),
+            fresh_share: mean(self.fresh_share),
+            repeat_rate: mean(self.repeat_rate),
+            diversity: mean(self.diversity),
+        }
+    }
+}

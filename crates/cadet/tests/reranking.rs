@@ -1,0 +1,73 @@
+//! Reranking with a trained model: the same scores as everywhere else, exact counts, strangers left where they were.
+
+mod worlds;
+
+use cadet::IdRef;
+use cadet::TaskId;
+use cadet::rerank::{By, Method, Request, RerankConfig, Reranker, list_key};
+
+fn request<'a>(user: u32, tasks: &'a [Option<TaskId>], relevance: &'a [f32]) -> Request<'a> {
+    let key = list_key(IdRef::Int(i64::from(user)), None);
+    Request { half: Some(user), user: Some(user), tasks, relevance, key }
+}
+
+#[test]
+fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
+    let world = worlds::tiny_world(5);
+    let settings = worlds::tiny_settings();
+    let model = worlds::fit(worlds::log_of(&world), &settings).unwrap();
+    let users: Vec<u32> = (0..300).collect();
+    let expected = worlds::familiarity(&model, &users);
+    let tasks: Vec<Option<TaskId>> = (0..30).map(|t| Some(TaskId(t))).collect();
+    // A relevance that likes what is familiar, as those of recommenders do.
+    let relevance: Vec<Vec<f32>> =
+        users.iter().map(|u| expected.iter().map(|row| row[*u as usize]).collect()).collect();
+    let requests: Vec<Request<'_>> =
+        users.iter().map(|u| request(*u, &tasks, &relevance[*u as usize])).collect();
+    let halves = || model.ratio.halves(&model.features).unwrap();
+    let mut before = f64::INFINITY;
+    for lambda in [0.0, 0.4, 0.6, 1.0] {
+        let config = RerankConfig { lambda, top: Some(5), ..RerankConfig::default() };
+        let lists = Reranker::new(&model, halves(), config).unwrap().rerank(&requests).unwrap();
+        for (u, list) in lists.iter().enumerate() {
+            for (t, candidate) in list.candidates.iter().enumerate() {
+                // Bit by bit what scoring says, and what the log says.
+                assert_eq!(candidate.familiarity, Some(expected[t][u]));
+                let seen = world.exposures.audience(TaskId(t as u32)).times_seen(u as u32);
+                assert_eq!(candidate.times_seen, seen);
+            }
+        }
+        let shown =
+            lists.iter().flat_map(|l| l.places.iter().map(|p| l.candidates[p.index].familiarity.unwrap()));
+        let mean = shown.map(f64::from).sum::<f64>() / 1500.0;
+        assert!(mean <= before, "{lambda} {mean} {before}");
+        before = mean;
+    }
+}
+
+#[test]
+fn the_cap_and_strangers_on_a_real_model() {
+    let world = worlds::tiny_world(6);
+    let model = worlds::fit(worlds::log_of(&world), &worlds::tiny_settings()).unwrap();
+    let halves = || model.ratio.halves(&model.features).unwrap();
+    let tasks = [Some(TaskId(0)), None, Some(TaskId(2)), None];
+    let relevance = [1.0, 2.0, 3.0, 4.0];
+    let seen = world.exposures.audience(TaskId(0)).instances[0];
+    for method in [Method::Fresh, Method::Mmr] {
+        let config = RerankConfig { method, max_seen: Some(1), ..RerankConfig::default() };
+        let reranker = Reranker::new(&model, halves(), config).unwrap();
+        let lists = reranker.rerank(&[request(seen, &tasks, &relevance)]).unwrap();
+        let last = lists[0].places.last().unwrap();
+        let capped = lists[0].candidates.iter().filter(|c| c.times_seen > 0).count();
+        assert!(capped >= 1 && last.by == By::Cap, "{lists:?}");
+        assert_eq!(lists[0].candidates[1].familiarity, None);
+        // Nothing is known of this user: relevance decides.
+        let nobody = Request { half: None, user: None, ..request(0, &tasks, &relevance) };
+        let config = RerankConfig { lambda: 0.9, ..RerankConfig::default() };
+        let lists = Reranker::new(&model, halves(), config).unwrap().rerank(&[nobody]).unwrap();
+        assert_eq!(lists[0].places.iter().map(|p| p.index).collect::<Vec<_>>(), [3, 2, 1, 0]);
+        let broken = Request { relevance: &[1.0, f32::NAN, 0.0, 0.0], ..nobody };
+        let error = reranker.rerank(&[broken]).unwrap_err().to_string();
+        assert!(error.contains("relevance: must be a finite number, found NaN"), "{error}");
+    }
+}
