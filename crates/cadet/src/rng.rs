@@ -28,6 +28,7 @@ pub enum Purpose {
     Clicks = 11,
     Mixture = 12,
     Graph = 13,
+    Augment = 20,
 }
 
 fn splitmix(value: u64) -> u64 {
