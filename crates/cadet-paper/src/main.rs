@@ -1,5 +1,6 @@
 //! The paper's tables: figures of our own beside the published ones.
 
+mod contrast;
 mod journal;
 mod output;
 mod table1;
@@ -23,6 +24,8 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Table1(table1::Args),
+    Simclr(contrast::simclr::Args),
+    Csi(contrast::csi::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,8 @@ fn main() -> ExitCode {
         .init();
     let result = match &args.command {
         Command::Table1(table1) => table1::run(table1),
+        Command::Simclr(simclr) => contrast::simclr::run(simclr),
+        Command::Csi(csi) => contrast::csi::run(csi),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,8 @@
 //! What people see: results on stdout, everything else on stderr.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,14 +14,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar on a terminal; nothing elsewhere.
+    /// A bar of table rows on a terminal; nothing elsewhere.
     pub fn new(what: &'static str, of: u64) -> Self {
+        Self::counting(what, "rows", of)
+    }
+
+    /// A bar of something else.
+    pub fn counting(what: impl Into<Cow<'static, str>>, unit: &'static str, of: u64) -> Self {
         let target = match std::io::stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         };
-        let bar = ProgressBar::with_draw_target(Some(of), target).with_message(what);
-        let style = "{msg} {wide_bar} {pos}/{len} rows, {elapsed} gone, {eta} left";
+        let bar = ProgressBar::with_draw_target(Some(of), target).with_message(what).with_prefix(unit);
+        let style = "{msg} {wide_bar} {pos}/{len} {prefix}, {elapsed} gone, {eta} left";
         bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_secs(1));
         Self(bar)
@@ -27,6 +34,12 @@ impl Bar {
 
     pub fn done(&self, count: u64) {
         self.0.inc(count);
+    }
+
+    /// What an earlier run has done; it says nothing about the time left.
+    pub fn skip(&self, count: u64) {
+        self.0.inc(count);
+        self.0.reset_eta();
     }
 
     pub fn finish(&self) {
@@ -43,6 +56,14 @@ pub(crate) fn print(text: &str) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other.map_err(|e| Error::io("stdout", e))?),
     }
+}
+
+/// A file that is written whole or not at all.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+    let mut file = cadet_data::write::temp_beside(path)?;
+    file.write_all(text.as_bytes()).map_err(|e| Error::io(path, e))?;
+    file.persist(path).map_err(|e| Error::io(path, e.error))?;
+    Ok(())
 }
 
 /// One line on stderr; 2 for bad usage or input, 1 for what failed on the way.

@@ -12,7 +12,7 @@ mod study;
 mod summary;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
-use crate::output::{Bar, cpu_seconds};
+use crate::output::{Bar, cpu_seconds, write_file};
 use features::Reading;
 use fit::{Effort, Init, Knowledge, Method};
 use protocol::{Figure, On, SizeFigure, Split, exposure_figures, label_figures};
@@ -486,12 +486,4 @@ fn about(args: &Args, effort: Effort, folders: &[Option<PathBuf>]) -> Result<Str
     }
     let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
     Ok(format!("cadet {} {} table1 {digest}", env!("CARGO_PKG_VERSION"), cadet::Kernel::chosen()?.name()))
-}
-
-/// A file that is written whole or not at all.
-fn write_file(path: &Path, text: &str) -> Result<()> {
-    let mut file = cadet_data::write::temp_beside(path)?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|e| cadet::Error::io(path, e))?;
-    file.persist(path).map_err(|e| cadet::Error::io(path, e.error))?;
-    Ok(())
 }
