@@ -14,9 +14,9 @@ use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::burn_layers::{Linear, Parameters, Pass};
 use crate::density::numbers;
 use crate::images::Images;
-use crate::layers::{Linear, Parameters, Pass};
 use crate::learner::{Learner, Objective, Training};
 use crate::simclr::{SimClr, SimClrConfig, nt_xent, unit};
 

@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::augment::{Augment, turn};
+use crate::burn_layers::{Parameters, Pass};
 use crate::density::numbers;
 use crate::images::Images;
 use crate::lars::{Lars, Schedule};
-use crate::layers::{Parameters, Pass};
 
 /// Images that go through a net together when nothing is learned from them.
 const BLOCK: usize = 256;

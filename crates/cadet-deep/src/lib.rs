@@ -15,20 +15,20 @@
 //! | [`adam`] | the optimiser |
 //! | [`simclr`], [`csi`] | features, and novelty, of images: the losses and the score |
 //! | [`learner`] | what they have in common: batches of views, steps, epochs, checkpoints |
-//! | [`resnet`], [`layers`] | the net that looks at images, and its layers |
+//! | [`resnet`], [`burn_layers`] | the net that looks at images, and its layers |
 //! | [`images`], [`augment`] | images, and random changes of them |
 //! | [`lars`] | the optimiser |
 //! | [`device`] | where to compute |
 
 pub mod adam;
 pub mod augment;
+pub mod burn_layers;
 pub mod csi;
 pub mod density;
 pub mod device;
 pub mod gaussian;
 pub mod images;
 pub mod lars;
-pub mod layers;
 pub mod learner;
 pub mod made;
 pub mod maf;

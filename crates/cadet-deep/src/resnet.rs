@@ -10,7 +10,7 @@ use cadet::rng::Rng;
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::layers::{Conv, Norm, Parameters, Pass};
+use crate::burn_layers::{Conv, Norm, Parameters, Pass};
 
 /// The size of the net; the default is ResNet-18.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::layers::{Head, Parameters, Pass};
+use crate::burn_layers::{Head, Parameters, Pass};
 use crate::learner::{Learner, Objective, Training};
 use crate::resnet::{ResNet, ResNetConfig};
 

@@ -1,4 +1,4 @@
-//! The layers of image nets, and the numbers they learn.
+//! Layers of image nets on burn, and the numbers they learn.
 //!
 //! A layer is a plan: it knows where in [`Parameters`] its numbers are. The numbers stay on the device, as flat lists,
 //! so that an optimiser or a checkpoint need not know what they are for.
