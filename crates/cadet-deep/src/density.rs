@@ -11,10 +11,8 @@ use cadet::instances::Instances;
 use cadet::rng::Rng;
 use cadet::sampler::Batch;
 use cadet::tasks::TaskEmbeddings;
-use cadet::{Error, Result};
+use cadet::{Adam, AdamConfig, Error, Kernel, Result};
 use rayon::prelude::*;
-
-use crate::adam::Adam;
 
 /// Rows that go through the net together when responses are asked for: their activations stay in the cache.
 const BLOCK: usize = 512;
@@ -121,6 +119,8 @@ pub fn tanh(z: Tensor<2>) -> Tensor<2> {
 #[derive(Debug, Clone)]
 pub struct Density<N> {
     pub(crate) net: N,
+    /// The instructions of the optimiser.
+    kernel: Kernel,
     features: usize,
     theta: Vec<Weights>,
     /// Running statistics; averaged, not learned.
@@ -142,7 +142,7 @@ impl<N: Net> Density<N> {
             return Err(Error::config("tasks", "there must be at least one"));
         }
         let tasks = Weights::new("tasks", [tasks.len(), tasks.width()], tasks.values().to_vec());
-        Ok(Self { net, features, theta, statistics, tasks, steps: 0 })
+        Ok(Self { net, kernel: Kernel::chosen()?, features, theta, statistics, tasks, steps: 0 })
     }
 
     /// The embeddings as they are now.
@@ -213,19 +213,20 @@ impl<N: Net> Density<N> {
         }
         let mut gradients = loss.backward();
 
-        let adam = Adam::at(rates.net, self.steps);
+        let (kernel, constants) = (self.kernel, AdamConfig::default());
+        let adam = Adam::at(constants, rates.net, self.steps);
         for (weights, tensor) in self.theta.iter_mut().zip(&theta) {
             if let Some(gradient) = tensor.grad_remove(&mut gradients) {
                 let [m, v] = &mut weights.moments;
-                adam.update(&mut weights.values, &numbers(gradient), m, v);
+                adam.update(kernel, &mut weights.values, &numbers(gradient), m, v);
             }
         }
         if let Some(gradient) = tasks.embeddings.grad_remove(&mut gradients) {
-            let (adam, width) = (Adam::at(rates.tasks, self.steps), self.tasks.shape[1]);
+            let (adam, width) = (Adam::at(constants, rates.tasks, self.steps), self.tasks.shape[1]);
             let Weights { values, moments: [m, v], .. } = &mut self.tasks;
             for (task, gradient) in distinct.iter().zip(numbers(gradient).chunks_exact(width)) {
                 let row = *task as usize * width..(*task as usize + 1) * width;
-                adam.update(&mut values[row.clone()], gradient, &mut m[row.clone()], &mut v[row]);
+                adam.update(kernel, &mut values[row.clone()], gradient, &mut m[row.clone()], &mut v[row]);
             }
         }
         if let Statistics::Batch(of_batch) = statistics {

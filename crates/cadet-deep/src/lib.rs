@@ -1,40 +1,47 @@
-//! What do deep density estimators make of the same task?
+//! What do deep nets make of the same tasks?
 //!
-//! The paper compares the ratio `log q_t/p` with estimates of the density `log q_t` alone. Both estimators here are
-//! [`cadet::estimator::Estimator`]s, so [`cadet::trainer::train`] trains them. The nets run on burn's CPU backend.
+//! The ratio `log q_t/p` on images, and estimates of the density `log q_t` alone, which the paper compares it with. All are
+//! [`cadet::estimator::Estimator`]s, so [`cadet::trainer::train`] trains them. The densities run on burn's CPU backend, the
+//! image nets on kernels of their own.
 //!
 //! Beside them stand what the paper makes features of images with, SimCLR, and an anomaly detector it compares with,
 //! CSI. Both learn from random views of images, on any device that burn has.
 //!
 //! | module | the model |
 //! |---|---|
+//! | [`contrast`] | the ratio net and the pre-embedding model over images or feature rows |
+//! | [`layers`] | convolution, batch norm, ReLU and pooling, forward and backward |
+//! | [`kernels`] | the products they are made of, in f32 and in bf16 |
 //! | [`gaussian`] | a Gaussian whose mean and variance come from the task's embedding |
 //! | [`made`] | the masked net inside the flow |
 //! | [`maf`] | a masked autoregressive flow, modulated by the task's embedding |
-//! | [`density`] | what they have in common: batches, likelihood, gradients, checkpoints |
-//! | [`adam`] | the optimiser |
+//! | [`density`] | what the densities have in common: batches, likelihood, gradients, checkpoints |
 //! | [`simclr`], [`csi`] | features, and novelty, of images: the losses and the score |
-//! | [`learner`] | what they have in common: batches of views, steps, epochs, checkpoints |
+//! | [`learner`] | what these two have in common: batches of views, steps, epochs, checkpoints |
 //! | [`resnet`], [`burn_layers`] | the net that looks at images, and its layers |
 //! | [`images`], [`augment`] | images, and random changes of them |
 //! | [`lars`] | the optimiser |
 //! | [`device`] | where to compute |
 
-pub mod adam;
 pub mod augment;
 pub mod burn_layers;
+pub mod contrast;
 pub mod csi;
 pub mod density;
 pub mod device;
 pub mod gaussian;
+mod head;
 pub mod images;
+pub mod kernels;
 pub mod lars;
+pub mod layers;
 pub mod learner;
 pub mod made;
 pub mod maf;
 pub mod resnet;
 pub mod simclr;
 
+pub use contrast::{Augment, Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 pub use csi::{Csi, CsiConfig};
 pub use density::Density;
 pub use gaussian::{Gaussian, GaussianConfig};

@@ -1,6 +1,7 @@
 //! The paper's tables: figures of our own beside the published ones.
 
 mod contrast;
+mod images;
 mod journal;
 mod output;
 mod table1;
@@ -24,6 +25,26 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     Table1(table1::Args),
+    /// CIFAR10: densities and ratios, a model for each task or one for all.
+    ///
+    /// Example: cadet-paper table2 --data cifar-10 --features cifar-10-features
+    Table2(images::Args),
+    /// CIFAR10 from pixels: ways to start the task embeddings.
+    ///
+    /// Example: cadet-paper table3 --data cifar-10 --seeds 1 --k 2,5
+    Table3(images::Args),
+    /// CIFAR10: trained with m active categories, tested with n, nothing retrained.
+    ///
+    /// Example: cadet-paper generalise --data cifar-10 --seeds 1
+    Generalise(images::Args),
+    /// The similarity of 120 tasks that a pre-embedding model never saw, as heat maps and a rank correlation.
+    ///
+    /// Example: cadet-paper similarity --data cifar-10 --features cifar-10-features
+    Similarity(images::Args),
+    /// MNIST from pixels: ways to start the task embeddings.
+    ///
+    /// Example: cadet-paper mnist --data mnist
+    Mnist(images::Args),
     Simclr(contrast::simclr::Args),
     Csi(contrast::csi::Args),
 }
@@ -40,9 +61,14 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     let result = match &args.command {
-        Command::Table1(table1) => table1::run(table1),
-        Command::Simclr(simclr) => contrast::simclr::run(simclr),
-        Command::Csi(csi) => contrast::csi::run(csi),
+        Command::Table1(args) => table1::run(args),
+        Command::Table2(args) => images::run(args, images::Table::Table2),
+        Command::Table3(args) => images::run(args, images::Table::Table3),
+        Command::Generalise(args) => images::run(args, images::Table::Generalise),
+        Command::Mnist(args) => images::run(args, images::Table::Mnist),
+        Command::Similarity(args) => images::run_similarity(args),
+        Command::Simclr(args) => contrast::simclr::run(args),
+        Command::Csi(args) => contrast::csi::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -25,9 +25,11 @@ impl Bar {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         };
-        let bar = ProgressBar::with_draw_target(Some(of), target).with_message(what).with_prefix(unit);
-        let style = "{msg} {wide_bar} {pos}/{len} {prefix}, {elapsed} gone, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let bar = ProgressBar::with_draw_target(Some(of), target).with_message(what);
+        let style =
+            format!("{{msg}} {{wide_bar}} {{prefix}}{{pos}}/{{len}} {unit}, {{elapsed}} gone, {{eta}} left");
+        let style = ProgressStyle::with_template(&style);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_secs(1));
         Self(bar)
     }
@@ -40,6 +42,11 @@ impl Bar {
     pub fn skip(&self, count: u64) {
         self.0.inc(count);
         self.0.reset_eta();
+    }
+
+    /// How far the row at hand has come.
+    pub fn within(&self, done: usize, of: usize) {
+        self.0.set_prefix(format!("this one {:.0} %, ", 100.0 * done as f64 / of.max(1) as f64));
     }
 
     pub fn finish(&self) {
@@ -56,14 +63,6 @@ pub(crate) fn print(text: &str) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other.map_err(|e| Error::io("stdout", e))?),
     }
-}
-
-/// A file that is written whole or not at all.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    let mut file = cadet_data::write::temp_beside(path)?;
-    file.write_all(text.as_bytes()).map_err(|e| Error::io(path, e))?;
-    file.persist(path).map_err(|e| Error::io(path, e.error))?;
-    Ok(())
 }
 
 /// One line on stderr; 2 for bad usage or input, 1 for what failed on the way.
@@ -116,4 +115,27 @@ pub(crate) fn machine() -> String {
     let model = text.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{}, {cores} cores", model.map_or("an unknown processor", |(_, name)| name))
+}
+
+/// The command as it was typed, but for the folders.
+pub(crate) fn command() -> String {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let folders: Vec<usize> = (0..words.len())
+        .filter(|i| ["--data", "--kg", "--features", "--out", "--work"].contains(&&*words[*i]))
+        .collect();
+    for i in folders {
+        let name = words[i].trim_start_matches('-').to_uppercase();
+        if let Some(folder) = words.get_mut(i + 1) {
+            *folder = name;
+        }
+    }
+    format!("cadet-paper {}", words.join(" "))
+}
+
+/// A file that is written whole or not at all.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+    let mut file = cadet_data::write::temp_beside(path)?;
+    file.write_all(text.as_bytes()).map_err(|e| Error::io(path, e))?;
+    file.persist(path).map_err(|e| Error::io(path, e.error))?;
+    Ok(())
 }

@@ -82,25 +82,55 @@ impl Heads {
 
     /// Σ w·h(x) over the audience of each task, and Σ w: the state that merges by adding.
     pub fn audience_sums(&self, trunk: &[f32], exposures: &Exposures) -> Vec<(f64, Vec<f64>)> {
-        let width = self.width();
-        let tasks: Vec<TaskId> = (0..exposures.task_count() as u32).map(TaskId).collect();
-        let sums = tasks.par_iter().map(|task| {
-            let audience = exposures.audience(*task);
-            let mut sums = vec![0.0f64; width];
-            let mut mass = 0.0;
-            for (i, instance) in audience.instances.iter().enumerate() {
-                let weight = f64::from(audience.weight(i));
-                mass += weight;
-                let row = &trunk[*instance as usize * width..][..width];
-                sums.iter_mut().zip(row).for_each(|(s, h)| *s += weight * f64::from(*h));
-            }
-            (mass, sums)
-        });
-        sums.collect()
+        audience_sums(self.width(), trunk, exposures)
     }
 
     /// The head of each seed task: weights, then bias.
     pub fn heads(&self) -> Vec<f32> {
         self.0.task_values()
     }
+}
+
+/// A pre-embedding model, whatever net is in it: heads that are linear in a trunk `h(x)`.
+pub trait PreEmbedding {
+    /// Numbers per row of the trunk.
+    fn width(&self) -> usize;
+
+    /// `h(x)` for every instance.
+    fn trunk(&self, x: &Instances) -> Vec<f32>;
+
+    /// The head of each seed task: weights, then bias.
+    fn heads(&self) -> Vec<f32>;
+}
+
+impl PreEmbedding for Heads {
+    fn width(&self) -> usize {
+        self.width()
+    }
+
+    fn trunk(&self, x: &Instances) -> Vec<f32> {
+        self.trunk(x)
+    }
+
+    fn heads(&self) -> Vec<f32> {
+        self.heads()
+    }
+}
+
+/// Σ w·row over the audience of each task, and Σ w; `trunk` has a row of `width` numbers for every instance.
+pub fn audience_sums(width: usize, trunk: &[f32], exposures: &Exposures) -> Vec<(f64, Vec<f64>)> {
+    let tasks: Vec<TaskId> = (0..exposures.task_count() as u32).map(TaskId).collect();
+    let sums = tasks.par_iter().map(|task| {
+        let audience = exposures.audience(*task);
+        let mut sums = vec![0.0f64; width];
+        let mut mass = 0.0;
+        for (i, instance) in audience.instances.iter().enumerate() {
+            let weight = f64::from(audience.weight(i));
+            mass += weight;
+            let row = &trunk[*instance as usize * width..][..width];
+            sums.iter_mut().zip(row).for_each(|(s, h)| *s += weight * f64::from(*h));
+        }
+        (mass, sums)
+    });
+    sums.collect()
 }

@@ -57,4 +57,4 @@ pub use error::{At, Error, Result};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 pub use ids::{IdRef, Ids, Names};
 pub use instances::Instances;
-pub use kernels::Kernel;
+pub use kernels::{Adam, AdamConfig, Kernel, softplus_and_slope};

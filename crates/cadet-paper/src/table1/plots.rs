@@ -8,7 +8,8 @@ use cadet_plot::{Axis, Bar, BarSeries, Bars, Lines, PointGroup, Scatter, Series,
 
 use super::study::Study;
 use super::summary::{PAPER, Table};
-use super::{Entry, Outcome, write_file};
+use super::{Entry, Outcome};
+use crate::output::write_file;
 
 pub(super) fn write(out: &Path, study: &Study, entries: &[Entry]) -> Result<()> {
     let rows: Vec<&Outcome> =

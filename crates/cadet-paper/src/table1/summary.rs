@@ -12,7 +12,8 @@ use super::ablations::REFERENCE;
 use super::features::Reading;
 use super::protocol::{LEAST, On, tasks_for};
 use super::study::Study;
-use super::{Args, Entry, Outcome, Plan, write_file};
+use super::{Args, Entry, Outcome, Plan};
+use crate::output::{command, write_file};
 
 /// Table 1 of the paper: method, way to start, AUC × 100 for age and for occupation.
 pub(super) const PAPER: [(&str, &str, f64, f64); 6] = [
@@ -123,20 +124,6 @@ const LEGEND: &str = "\
 | population | log p alone, one score for all films: what a rule gives to whoever knows no film |
 | start * | uses extra knowledge, as in the paper |
 ";
-
-/// The command as it was typed, but for the folders.
-fn command() -> String {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let folders: Vec<usize> =
-        (0..words.len()).filter(|i| ["--data", "--kg", "--out"].contains(&&*words[*i])).collect();
-    for i in folders {
-        let name = words[i].trim_start_matches('-').to_uppercase();
-        if let Some(folder) = words.get_mut(i + 1) {
-            *folder = name;
-        }
-    }
-    format!("cadet-paper {}", words.join(" "))
-}
 
 /// The order of the rows: as in the paper, then the others.
 fn order(o: &Outcome) -> (usize, String, String) {

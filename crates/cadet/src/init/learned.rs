@@ -10,7 +10,7 @@ use super::Initialiser;
 use super::project::{Descriptions, Projection};
 use crate::exposures::{Exposures, TaskId};
 use crate::groups::groups;
-use crate::heads::Heads;
+use crate::heads::{PreEmbedding, audience_sums};
 use crate::instances::Instances;
 use crate::rng::{Purpose, Rng};
 use crate::tasks::TaskEmbeddings;
@@ -78,10 +78,10 @@ fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instanc
 }
 
 /// The embeddings of all tasks from a trained pre-embedding model.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Learned<'a> {
     /// The pre-embedding model.
-    pub heads: &'a Heads,
+    pub heads: &'a dyn PreEmbedding,
     /// The instances that answer.
     pub x: &'a Instances,
 }
@@ -98,7 +98,7 @@ impl Learned<'_> {
                 }
             }
         }
-        let tasks = heads.audience_sums(&heads.trunk(self.x), exposures);
+        let tasks = audience_sums(n, &heads.trunk(self.x), exposures);
         Descriptions { width: n, tasks, metric: Some(metric) }
     }
 

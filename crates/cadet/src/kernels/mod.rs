@@ -25,6 +25,7 @@ pub use adam::{Adam, AdamConfig, Rows, add_to};
 pub use dense::{Dense, padded};
 pub use floats::Floats;
 pub use fused::{Mlp, Output, Pairs, Scratch, Shape};
+pub use pointwise::softplus_and_slope;
 pub(crate) use simd::prefetch;
 
 use crate::{Error, Result};

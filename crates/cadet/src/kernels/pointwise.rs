@@ -22,6 +22,15 @@ pub(super) fn softplus_and_slopes<const N: usize>(z: &mut [f32; N], positives: u
     losses[..2 * positives].iter().map(|l| f64::from(*l)).sum()
 }
 
+/// `softplus(z) = ln(1 + exp z)` and its slope, the sigmoid; inlined, so that a caller's loop becomes vectors.
+#[inline(always)]
+pub fn softplus_and_slope(z: f32) -> (f32, f32) {
+    let u = exp_negative(-z.abs());
+    let s = 1.0 / (1.0 + u);
+    // `max` drops what is not a number; the last term brings it back.
+    (z.max(0.0) + log_one_plus(u) + 0.0 * z, if z >= 0.0 { s } else { u * s })
+}
+
 /// `exp(x)` for x ≤ 0, to about 2 units in the last place; plain arithmetic that vectorises.
 #[inline(always)]
 pub(super) fn exp_negative(x: f32) -> f32 {

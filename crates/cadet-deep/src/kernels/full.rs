@@ -1,0 +1,382 @@
+//! Products in single precision: blocks of 8 rows and 32 columns that stay in registers while they are added up.
+
+#![allow(clippy::needless_range_loop)] // r and c index several blocks at once
+
+use cadet::Kernel;
+
+use super::{BLOCK, LANES, Lanes, Links, Sizes, Walk};
+
+/// Rows of a block, as weights are packed.
+const ROWS: usize = 8;
+
+/// A vector of floats.
+///
+/// Safe to call only where its instructions exist; `load` and `store` need `LANES` floats behind the pointer.
+trait Vector: Copy {
+    const LANES: usize;
+    /// Rows that are added up together: two vectors each must fit the registers.
+    const TOGETHER: usize;
+    unsafe fn zero() -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// `self + value · other`
+    unsafe fn fma(self, value: f32, other: Self) -> Self;
+}
+
+#[derive(Clone, Copy)]
+struct Portable([f32; 8]);
+
+impl Vector for Portable {
+    const LANES: usize = 8;
+    const TOGETHER: usize = 4;
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([0.0; 8])
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller has 8 floats there; no alignment is asked of them.
+        Self(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller has room for 8 floats there.
+        unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn fma(self, value: f32, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] + value * other.0[i]))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Vector;
+    use std::arch::x86_64::*;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx2(__m256);
+
+    // SAFETY of every block below: the trait's contract gives the instructions and the memory.
+    #[allow(clippy::undocumented_unsafe_blocks)]
+    impl Vector for Avx2 {
+        const LANES: usize = 8;
+        const TOGETHER: usize = 4;
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            Self(unsafe { _mm256_setzero_ps() })
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            Self(unsafe { _mm256_loadu_ps(from) })
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { _mm256_storeu_ps(to, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn fma(self, value: f32, other: Self) -> Self {
+            Self(unsafe { _mm256_fmadd_ps(_mm256_set1_ps(value), other.0, self.0) })
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx512(__m512);
+
+    // SAFETY of every block below: as above.
+    #[allow(clippy::undocumented_unsafe_blocks)]
+    impl Vector for Avx512 {
+        const LANES: usize = 16;
+        const TOGETHER: usize = 8;
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            Self(unsafe { _mm512_setzero_ps() })
+        }
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            Self(unsafe { _mm512_loadu_ps(from) })
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { _mm512_storeu_ps(to, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn fma(self, value: f32, other: Self) -> Self {
+            Self(unsafe { _mm512_fmadd_ps(_mm512_set1_ps(value), other.0, self.0) })
+        }
+    }
+}
+
+/// Where the two sides of a product lie, in floats. Side a is read number by number, side b vector by vector.
+#[derive(Clone, Copy)]
+struct Strides {
+    panels: usize,
+    /// From panel to panel.
+    a_panel: usize,
+    b_panel: usize,
+    /// From one number of a link to the next.
+    a_link: usize,
+    b_link: usize,
+    /// Along the sum within a link.
+    a_step: usize,
+    b_step: usize,
+    /// Length of that sum.
+    depth: usize,
+    /// From row to row of the output.
+    out_row: usize,
+}
+
+/// `out[r][n] = Σ_(panel, (i, j), k) a[panel][i][k][r] · b[panel][j][k][n]`, 8 rows of 32 columns; rows of a are
+/// `ROW` floats apart.
+///
+/// # Safety
+/// The instructions of `V` exist, and every place the strides lead to is inside `a`, `b` and `out`.
+#[inline(always)]
+unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
+    links: &[(u32, u32)],
+    s: Strides,
+    a: *const f32,
+    b: *const f32,
+    out: *mut f32,
+) {
+    for first in (0..ROWS).step_by(TOGETHER) {
+        for column in (0..LANES).step_by(2 * V::LANES) {
+            // SAFETY: the caller's promise; first + r < 8 rows, column + 2 vectors are within 32.
+            unsafe {
+                let mut sums = [[V::zero(); 2]; TOGETHER];
+                for panel in 0..s.panels {
+                    for (i, j) in links {
+                        let mut a = a.add(panel * s.a_panel + *i as usize * s.a_link + first * ROW);
+                        let mut b = b.add(panel * s.b_panel + *j as usize * s.b_link + column);
+                        for _ in 0..s.depth {
+                            let (low, high) = (V::load(b), V::load(b.add(V::LANES)));
+                            for r in 0..TOGETHER {
+                                let value = *a.add(r * ROW);
+                                sums[r][0] = sums[r][0].fma(value, low);
+                                sums[r][1] = sums[r][1].fma(value, high);
+                            }
+                            a = a.wrapping_add(s.a_step);
+                            b = b.wrapping_add(s.b_step);
+                        }
+                    }
+                }
+                for r in 0..TOGETHER {
+                    let to = out.add((first + r) * s.out_row + column);
+                    sums[r][0].store(to);
+                    sums[r][1].store(to.add(V::LANES));
+                }
+            }
+        }
+    }
+}
+
+/// Calls [`block`] compiled for the chosen instructions.
+///
+/// # Safety
+/// As for [`block`], but for the instructions.
+unsafe fn dispatch<const ROW: usize>(
+    kernel: Kernel,
+    links: &[(u32, u32)],
+    s: Strides,
+    a: *const f32,
+    b: *const f32,
+    out: *mut f32,
+) {
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+    unsafe fn avx512<const ROW: usize>(
+        links: &[(u32, u32)],
+        s: Strides,
+        a: *const f32,
+        b: *const f32,
+        out: *mut f32,
+    ) {
+        // SAFETY: the caller's promise, and this function has the instructions.
+        unsafe { block::<x86::Avx512, { x86::Avx512::TOGETHER }, ROW>(links, s, a, b, out) }
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2<const ROW: usize>(
+        links: &[(u32, u32)],
+        s: Strides,
+        a: *const f32,
+        b: *const f32,
+        out: *mut f32,
+    ) {
+        // SAFETY: as above.
+        unsafe { block::<x86::Avx2, { x86::Avx2::TOGETHER }, ROW>(links, s, a, b, out) }
+    }
+    // SAFETY: the caller's promise; the core makes a kernel only where its instructions exist.
+    unsafe {
+        match kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 { .. } => avx512::<ROW>(links, s, a, b, out),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 { .. } => avx2::<ROW>(links, s, a, b, out),
+            _ => block::<Portable, { Portable::TOGETHER }, ROW>(links, s, a, b, out),
+        }
+    }
+}
+
+/// One block of 8 packed rows; see [`super::Packed`].
+pub(super) fn pack(weights: &[f32], sizes: Sizes, back: bool, block: usize, out: &mut [f32]) {
+    let (width, row) = (sizes.inputs, sizes.taps * sizes.inputs);
+    for tap in 0..sizes.taps {
+        if back {
+            let out = &mut out[tap * sizes.outputs * ROWS..][..sizes.outputs * ROWS];
+            for (o, out) in out.chunks_exact_mut(ROWS).enumerate() {
+                out.copy_from_slice(&weights[o * row + tap * width + block * ROWS..][..ROWS]);
+            }
+        } else {
+            let out = &mut out[tap * width * ROWS..][..width * ROWS];
+            for r in 0..ROWS {
+                let from = &weights[(block * ROWS + r) * row + tap * width..][..width];
+                from.iter().zip(out.iter_mut().skip(r).step_by(ROWS)).for_each(|(w, to)| *to = *w);
+            }
+        }
+    }
+}
+
+/// Positions `first..` of the output; see [`super::apply`], which checked the sizes.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn apply(
+    kernel: Kernel,
+    links: &Links,
+    weights: &[f32],
+    sizes: Sizes,
+    x: &[Lanes],
+    positions: usize,
+    first: usize,
+    out: &mut [Lanes],
+) {
+    let Sizes { outputs, taps, inputs } = sizes;
+    let strides = Strides {
+        panels: 1,
+        a_panel: 0,
+        b_panel: 0,
+        a_link: inputs * ROWS,
+        b_link: inputs * LANES,
+        a_step: ROWS,
+        b_step: LANES,
+        depth: inputs,
+        out_row: LANES,
+    };
+    // Rows outside, so that their weights stay near while all positions use them.
+    for (b, weights) in weights.chunks_exact(ROWS * taps * inputs).enumerate() {
+        for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
+            let (panel, place) = ((first + i) / links.len(), (first + i) % links.len());
+            let x = &x[panel * positions * inputs..][..positions * inputs];
+            let out = &mut out[b * ROWS..][..ROWS];
+            // SAFETY: taps and positions of the links were checked against the sizes, a block of weights has
+            // `taps · inputs · 8` floats, a panel of x `positions · inputs` rows of 32, and out 8 rows of 32.
+            unsafe {
+                let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
+                dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
+            }
+        }
+    }
+}
+
+/// 32 rows of the weights' gradient; see [`super::outer`], which checked the sizes.
+pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &[Lanes], out: &mut [f32]) {
+    let Walk { sizes, to, from, panels, first } = walk;
+    let Sizes { outputs, taps, inputs } = sizes;
+    let strides = Strides {
+        panels,
+        a_panel: to * outputs * LANES,
+        b_panel: from * inputs * LANES,
+        a_link: outputs * LANES,
+        b_link: inputs * LANES,
+        a_step: 1,
+        b_step: inputs,
+        depth: LANES,
+        out_row: taps * inputs,
+    };
+    for tap in 0..taps {
+        for column in (0..inputs).step_by(LANES) {
+            for row in (0..LANES).step_by(ROWS) {
+                let out = &mut out[row * taps * inputs + tap * inputs + column..];
+                assert!(out.len() >= (ROWS - 1) * taps * inputs + LANES);
+                // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + row + 8 ≤ outputs`; x, turned, has
+                // `panels · from` times 32 rows of `inputs` floats and `column + 32 ≤ inputs`; out was just checked.
+                unsafe {
+                    let a = d.as_ptr().cast::<f32>().add((first + row) * LANES);
+                    let b = x.as_ptr().cast::<f32>().add(column);
+                    dispatch::<LANES>(kernel, links.at(tap), strides, a, b, out.as_mut_ptr());
+                }
+            }
+        }
+    }
+}
+
+/// Writes 16 channels of 32 instances as 32 rows with the channels innermost: row n of `out` is `width` times 32 long, and
+/// the channels go to half `half` of its part `place`.
+pub(super) fn turn(
+    _kernel: Kernel,
+    rows: &[Lanes; BLOCK],
+    out: &mut [Lanes],
+    width: usize,
+    place: usize,
+    half: usize,
+) {
+    assert!(out.len() == LANES * width && place < width && half < 2);
+    #[cfg(target_arch = "x86_64")]
+    if matches!(_kernel, Kernel::Avx512 { .. }) {
+        for n in (0..LANES).step_by(BLOCK) {
+            // SAFETY: the kernel has AVX-512; both blocks of 16 × 16 floats are inside the slices.
+            unsafe {
+                let from = rows.as_ptr().cast::<f32>().add(n);
+                let to = out.as_mut_ptr().cast::<f32>().add((n * width + place) * LANES + half * BLOCK);
+                turn_16(from, LANES, to, width * LANES);
+            }
+        }
+        return;
+    }
+    for (n, out) in out.chunks_exact_mut(width).enumerate() {
+        let to = &mut out[place].0[half * BLOCK..][..BLOCK];
+        to.iter_mut().zip(rows).for_each(|(to, row)| *to = row.0[n]);
+    }
+}
+
+/// Turns a block of 16 × 16 numbers of 32 bits; rows are `from_row` and `to_row` numbers apart.
+///
+/// # Safety
+/// AVX-512 is there, and both blocks may be read and written.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn turn_16(from: *const f32, from_row: usize, to: *mut f32, to_row: usize) {
+    use std::arch::x86_64::*;
+    // SAFETY: 16 floats in each of 16 rows, as promised.
+    let rows: [__m512; 16] = std::array::from_fn(|i| unsafe { _mm512_loadu_ps(from.add(i * from_row)) });
+    let double = |x: __m512| _mm512_castps_pd(x);
+    let single = |x: __m512d| _mm512_castpd_ps(x);
+    // Pairs, then fours within each quarter of a vector; then the quarters change places.
+    let mut t = rows;
+    for i in (0..16).step_by(2) {
+        t[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    let mut u = t;
+    for i in (0..16).step_by(4) {
+        u[i] = single(_mm512_unpacklo_pd(double(t[i]), double(t[i + 2])));
+        u[i + 1] = single(_mm512_unpackhi_pd(double(t[i]), double(t[i + 2])));
+        u[i + 2] = single(_mm512_unpacklo_pd(double(t[i + 1]), double(t[i + 3])));
+        u[i + 3] = single(_mm512_unpackhi_pd(double(t[i + 1]), double(t[i + 3])));
+    }
+    for i in 0..4 {
+        let low = _mm512_shuffle_f32x4::<0x88>(u[i], u[i + 4]);
+        let high = _mm512_shuffle_f32x4::<0xdd>(u[i], u[i + 4]);
+        let low2 = _mm512_shuffle_f32x4::<0x88>(u[i + 8], u[i + 12]);
+        let high2 = _mm512_shuffle_f32x4::<0xdd>(u[i + 8], u[i + 12]);
+        let out = [
+            _mm512_shuffle_f32x4::<0x88>(low, low2),
+            _mm512_shuffle_f32x4::<0x88>(high, high2),
+            _mm512_shuffle_f32x4::<0xdd>(low, low2),
+            _mm512_shuffle_f32x4::<0xdd>(high, high2),
+        ];
+        for (q, row) in out.into_iter().enumerate() {
+            // SAFETY: row 4·q + i is below 16.
+            unsafe { _mm512_storeu_ps(to.add((4 * q + i) * to_row), row) };
+        }
+    }
+}

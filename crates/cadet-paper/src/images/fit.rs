@@ -1,0 +1,407 @@
+//! From a row to scores: every image to measure on, for every task.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cadet::estimator::Estimator;
+use cadet::features::mixture::{MixtureConfig, Moments};
+use cadet::init::Initialiser;
+use cadet::init::histogram::Histogram;
+use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
+use cadet::init::project::Projection;
+use cadet::init::random::Random;
+use cadet::sampler::{Base, Sampler};
+use cadet::store::Checkpoint;
+use cadet::tasks::TaskEmbeddings;
+use cadet::trainer::{
+    History, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
+};
+use cadet::{Exposures, Instances, TaskId};
+use cadet_deep::{DeepConfig, DeepHeads, DeepRatio, GaussianConfig, MafConfig, Negatives};
+use rayon::prelude::*;
+
+use super::row::{Init, Method, Mode, Row};
+use super::study::{Input, Study};
+use super::tasks::ActiveTasks;
+use crate::output::Bar;
+
+/// How long everything is trained; `--smoke` makes it tiny.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// Epochs of the ratio over pixels, and of its pre-embedding model.
+    pub raw_epochs: usize,
+    /// The same over features.
+    pub feature_epochs: usize,
+    pub separate_epochs: usize,
+    pub gaussian_epochs: usize,
+    pub maf_epochs: usize,
+    pub maf_hidden: usize,
+}
+
+impl Effort {
+    pub const FULL: Effort = Effort {
+        raw_epochs: 30,
+        feature_epochs: 60,
+        separate_epochs: 60,
+        gaussian_epochs: 30,
+        maf_epochs: 20,
+        maf_hidden: 128,
+    };
+    pub const SMOKE: Effort = Effort {
+        raw_epochs: 1,
+        feature_epochs: 3,
+        separate_epochs: 2,
+        gaussian_epochs: 2,
+        maf_epochs: 1,
+        maf_hidden: 8,
+    };
+}
+
+/// Numbers per task embedding.
+const EMBEDDING: usize = 16;
+/// Components of the pseudo-label mixture.
+const PSEUDO_LABELS: usize = 10;
+/// Held-out pairs that choose the best epoch.
+const VALIDATION_PAIRS: usize = 20_000;
+/// Few images are pulled to the population as if it had been seen this often.
+const PRIOR: f64 = 10.0;
+
+/// The tasks of one k with the images exposed to them.
+#[derive(Debug)]
+pub(crate) struct Split {
+    pub tasks: ActiveTasks,
+    pub train: Exposures,
+    pub valid: Exposures,
+    /// The images that validate.
+    pub validates: Vec<u32>,
+}
+
+impl Split {
+    pub fn new(study: &Study, k: usize, seed: u64) -> Result<Self> {
+        let tasks = ActiveTasks::new(study.categories, k)?;
+        let validates = study.validates(seed);
+        let exposed = tasks.expose(&study.labels[..study.learn], study.labels.len(), seed)?;
+        let trains: Vec<bool> = validates.iter().map(|v| !v).collect();
+        let (train, valid) = (exposed.keep_instances(&trains), exposed.keep_instances(&validates));
+        let list = (0..study.labels.len() as u32).filter(|i| validates[*i as usize]).collect();
+        Ok(Self { tasks, train, valid, validates: list })
+    }
+
+    fn all(&self) -> Vec<TaskId> {
+        (0..self.tasks.len() as u32).map(TaskId).collect()
+    }
+}
+
+/// Where a run keeps what it has trained, and what the run is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Work<'a> {
+    pub folder: PathBuf,
+    pub about: String,
+    pub effort: Effort,
+    pub bar: &'a Bar,
+}
+
+/// A fitted row: how it scores images, and how training went.
+pub(crate) struct Fitted {
+    /// Scores of these images for tasks whose audiences are these exposures.
+    pub score: Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync>,
+    pub epochs: [usize; 2],
+}
+
+impl Work<'_> {
+    /// Trains a model, going on from where it stood if it was stopped. A finished one is found again.
+    fn fit<E: Estimator + Send + Sync>(
+        &self,
+        name: &str,
+        model: &mut E,
+        (train_on, held_out): (&Exposures, &Exposures),
+        tasks: Vec<TaskId>,
+        x: &Instances,
+        config: &TrainConfig,
+    ) -> Result<History> {
+        let sampler = Sampler::new(train_on, tasks.clone(), Base::Exposures)?;
+        let valid = Sampler::new(held_out, tasks, Base::Exposures).ok();
+        let validation = valid.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), config.seed));
+        let about = format!("{} {name} {config:?}", self.about);
+        let checkpoint = Checkpoint::of(&self.folder.join(name), about);
+        let resume = checkpoint.load(STAGE, model)?;
+        let mut watch =
+            Keeper { checkpoint, bar: self.bar, name, epochs: config.epochs, saved: Instant::now() };
+        Ok(train(model, &sampler, x, validation.as_ref(), config, resume, &mut watch)?)
+    }
+}
+
+/// The one stage of a checkpoint.
+const STAGE: &str = "training";
+/// Epochs shorter than this are not worth a checkpoint each.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(20);
+
+/// Keeps a checkpoint after every long epoch and after the last, and shows where training stands.
+struct Keeper<'a> {
+    checkpoint: Checkpoint,
+    bar: &'a Bar,
+    name: &'a str,
+    epochs: usize,
+    saved: Instant,
+}
+
+impl Watch for Keeper<'_> {
+    fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> Signal {
+        self.bar.within((epoch - 1) * of + done, epochs * of);
+        Signal::Continue
+    }
+
+    fn epoch(&mut self, model: &dyn Estimator, progress: &Progress) -> cadet::Result<()> {
+        if let Some(last) = progress.history.epochs.last() {
+            let valid = last.valid.map_or(f64::NAN, |v| v.auc);
+            tracing::info!(
+                "{}: epoch {}, loss {:.4}, held-out AUC {valid:.4}, {:.0} s of training",
+                self.name,
+                last.epoch,
+                last.train_loss,
+                progress.history.seconds
+            );
+        }
+        if progress.history.epochs.len() == self.epochs || self.saved.elapsed() >= CHECKPOINT_EVERY {
+            self.checkpoint.save(STAGE, model, progress)?;
+            self.saved = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+/// Fits a row.
+pub(crate) fn fit(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+    match (row.method, row.mode) {
+        (Method::Ratio, Mode::Conditional) => conditional_ratio(study, split, row, work),
+        (Method::Ratio, Mode::Separate) => separate_ratio(study, split, row, work),
+        (_, Mode::Conditional) => conditional_density(study, split, row, work),
+        (_, Mode::Separate) => separate_density(study, split, row, work),
+    }
+}
+
+fn name(study: &Study, row: &Row, what: &str) -> String {
+    format!("{}-{}-k{}-{what}-seed{}", study.dataset, row.input.name(), row.k, row.seed)
+}
+
+fn epochs(history: &History) -> [usize; 2] {
+    [history.best, history.epochs.len()]
+}
+
+/// The net over pixels or over features.
+fn net(study: &Study, negatives: Negatives) -> DeepConfig {
+    let config = match study.input {
+        Input::Raw => DeepConfig::images(study.channels),
+        Input::Features => DeepConfig::rows(study.x.width(), vec![512]),
+    };
+    DeepConfig { negatives, ..config }
+}
+
+/// How ratios are trained.
+fn training(study: &Study, row: &Row, effort: Effort) -> TrainConfig {
+    let epochs = if study.input == Input::Raw { effort.raw_epochs } else { effort.feature_epochs };
+    // Embeddings that start at random need steps of their own, as the paper says.
+    let update = if row.init == Some(Init::Random) { Update::Alternate } else { Update::Joint };
+    TrainConfig {
+        epochs,
+        batch: 256,
+        learning_rate: 1e-3,
+        task_rate: 1.0,
+        schedule: Schedule::Cosine,
+        drops: vec![],
+        update,
+        patience: 0,
+        select: Select::Auc,
+        seed: row.seed,
+    }
+}
+
+/// The pre-embedding model of a row.
+pub(crate) fn heads(
+    study: &Study,
+    split: &Split,
+    row: &Row,
+    seed_tasks: usize,
+    work: &Work<'_>,
+) -> Result<DeepHeads> {
+    let seeds = choose_seeds(SeedChoice::Random, seed_tasks, &split.train, &study.x, row.seed)?;
+    // Where seed tasks are not all tasks, the population is more than their audiences.
+    let mut heads = net(study, Negatives::Population).heads(seeds.len(), row.seed)?;
+    let config = TrainConfig { update: Update::Joint, ..training(study, row, work.effort) };
+    let name = name(study, row, &format!("heads{}", seeds.len()));
+    work.fit(&name, heads.model_mut(), (&split.train, &split.valid), seeds, &study.x, &config)?;
+    Ok(heads)
+}
+
+/// Embeddings to start with, and where they were learned what a new task needs.
+struct Start {
+    rows: TaskEmbeddings,
+    learned: Option<(Vec<f32>, usize, Projection)>,
+}
+
+fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<Start> {
+    let given = |initialiser: &dyn Initialiser, scale: f32| -> Result<Start> {
+        Ok(Start { rows: initialiser.start(&split.train, EMBEDDING, scale)?, learned: None })
+    };
+    match init {
+        Init::Random => given(&Random { seed: row.seed }, 1.0),
+        Init::Label => {
+            let categories: Vec<Option<u32>> = study.labels.iter().map(|l| Some(u32::from(*l))).collect();
+            given(&Histogram::of_label(&categories, study.categories)?, 1.0)
+        }
+        Init::Pseudo => {
+            let rows: Vec<u32> = split.train.instances().to_vec();
+            let population = Moments::of(&study.sketch, rows.iter().copied());
+            let config =
+                MixtureConfig { components: PSEUDO_LABELS, seed: row.seed, ..MixtureConfig::default() };
+            let mixture = config.fit(&study.sketch, &rows, &population)?;
+            given(&Histogram::of_mixture(&mixture, &study.sketch)?, 1.0)
+        }
+        Init::Learned10 | Init::Learned64 => {
+            let heads = heads(study, split, row, init.seed_tasks().unwrap_or(64), work)?;
+            let learned = Learned { heads: &heads, x: &study.x };
+            let (rows, projection) = learned.embed(&split.train, EMBEDDING, 1.0)?;
+            let trunk = heads.model().features(&study.x);
+            Ok(Start { rows, learned: Some((trunk, heads.model().width(), projection)) })
+        }
+    }
+}
+
+fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+    let init = row.init.unwrap_or(Init::Random);
+    let start = start(study, split, row, init, work)?;
+    let mut ratio = net(study, Negatives::Batch).ratio(&start.rows, row.seed)?;
+    let config = training(study, row, work.effort);
+    let name = name(study, row, init.name());
+    let history =
+        work.fit(&name, ratio.model_mut(), (&split.train, &split.valid), split.all(), &study.x, &config)?;
+    Ok(Fitted { epochs: epochs(&history), score: scorer(study, ratio, start, split.tasks.clone()) })
+}
+
+/// Scores of images for the tasks that were trained, or for others by their audiences alone.
+fn scorer(
+    study: &Study,
+    ratio: DeepRatio,
+    start: Start,
+    trained: ActiveTasks,
+) -> Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync> {
+    let features = ratio.model().features(&study.x);
+    let width = ratio.model().width();
+    Box::new(move |images, split| {
+        let rows: Vec<f32> =
+            images.iter().flat_map(|i| &features[*i as usize * width..][..width]).copied().collect();
+        let tasks = match &start.learned {
+            _ if trained == split.tasks => ratio.embeddings()?,
+            Some((trunk, width, projection)) => {
+                let sums = cadet::heads::audience_sums(*width, trunk, &split.train);
+                let rows = sums.iter().flat_map(|(mass, sums)| projection.embed(*mass, sums)).collect();
+                TaskEmbeddings::new(EMBEDDING, rows)?
+            }
+            None => anyhow::bail!("only learned embeddings know where tasks that were not trained stand"),
+        };
+        let by_image = ratio.familiarity(&rows, &tasks)?;
+        let (images, tasks) = (images.len(), tasks.len());
+        Ok((0..tasks).flat_map(|t| (0..images).map(move |i| i * tasks + t)).map(|at| by_image[at]).collect())
+    })
+}
+
+/// A matrix worked out beforehand for test and validation images.
+fn measured(study: &Study, split: &Split) -> Vec<u32> {
+    [&split.validates[..], &study.test()].concat()
+}
+
+fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync> {
+    Box::new(move |wanted, _| {
+        let places: Option<Vec<usize>> =
+            wanted.iter().map(|image| images.binary_search(image).ok()).collect();
+        let Some(places) = places else { anyhow::bail!("an image was not scored") };
+        let rows = matrix.chunks_exact(images.len().max(1));
+        Ok(rows.flat_map(|row| places.iter().map(|place| row[*place])).collect())
+    })
+}
+
+fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+    let images = measured(study, split);
+    let config =
+        TrainConfig { batch: 64, epochs: work.effort.separate_epochs, ..training(study, row, work.effort) };
+    let scores = split.all().into_par_iter().map(|task| -> Result<Vec<f32>> {
+        let mut model = net(study, Negatives::Population).heads(1, row.seed)?;
+        let name = name(study, row, &format!("separate{}", task.0));
+        work.fit(&name, model.model_mut(), (&split.train, &split.valid), vec![task], &study.x, &config)?;
+        Ok(model.responses(&model.model().features_of(&study.x, &images)))
+    });
+    let scores: Vec<Vec<f32>> = scores.collect::<Result<_>>()?;
+    Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
+}
+
+fn density_training(row: &Row, effort: Effort) -> TrainConfig {
+    let (epochs, batch) = match row.method {
+        Method::Maf => (effort.maf_epochs, 256),
+        _ => (effort.gaussian_epochs, 256),
+    };
+    TrainConfig {
+        epochs,
+        batch,
+        learning_rate: 1e-3,
+        schedule: Schedule::Cosine,
+        drops: vec![],
+        select: Select::Loss,
+        seed: row.seed,
+        ..TrainConfig::paper()
+    }
+}
+
+fn responses(model: &dyn Estimator, x: &Instances, images: &[u32], task: u32) -> Vec<f32> {
+    let mut out = vec![0.0; images.len()];
+    model.responses(x, &vec![task; images.len()], images, &mut out);
+    out
+}
+
+fn conditional_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+    let images = measured(study, split);
+    let config = density_training(row, work.effort);
+    let rows = Random { seed: row.seed }.start(&split.train, EMBEDDING, 1.0)?;
+    let (width, name, both) =
+        (study.x.width(), name(study, row, row.method.name()), (&split.train, &split.valid));
+    let all = |model: &dyn Estimator| -> Vec<f32> {
+        split.all().iter().flat_map(|t| responses(model, &study.x, &images, t.0)).collect()
+    };
+    let (matrix, history) = match row.method {
+        Method::Maf => {
+            let config_of = MafConfig { hidden: work.effort.maf_hidden, ..MafConfig::default() };
+            let mut maf = config_of.init(width, &rows, row.seed)?;
+            let history = work.fit(&name, &mut maf, both, split.all(), &study.x, &config)?;
+            (all(&maf), history)
+        }
+        _ => {
+            let mut gaussian = GaussianConfig::default().init(width, &rows, row.seed)?;
+            let history = work.fit(&name, &mut gaussian, both, split.all(), &study.x, &config)?;
+            (all(&gaussian), history)
+        }
+    };
+    Ok(Fitted { epochs: epochs(&history), score: looked_up(images, matrix) })
+}
+
+fn separate_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+    let images = measured(study, split);
+    let population = Moments::of(&study.x, split.train.instances().iter().copied());
+    let scores = split.all().into_par_iter().map(|task| -> Result<Vec<f32>> {
+        if row.method == Method::Gaussian {
+            let members = split.train.audience(task).instances;
+            let config = MixtureConfig { components: 1, rounds: 1, prior: PRIOR, seed: row.seed };
+            let gaussian = config.fit(&study.x, members, &population)?;
+            return Ok(images.iter().map(|i| gaussian.log_density(study.x.row(*i)) as f32).collect());
+        }
+        let one = TaskEmbeddings::new(1, vec![0.0])?;
+        let config_of = MafConfig { hidden: work.effort.maf_hidden, ..MafConfig::default() };
+        let mut maf = config_of.init(study.x.width(), &one, row.seed)?;
+        let config = TrainConfig { batch: 64, ..density_training(row, work.effort) };
+        let name = name(study, row, &format!("maf{}", task.0));
+        let both = (&split.train, &split.valid);
+        work.fit(&name, &mut maf, both, vec![task], &study.x, &config)?;
+        Ok(responses(&maf, &study.x, &images, 0))
+    });
+    let scores: Vec<Vec<f32>> = scores.collect::<Result<_>>()?;
+    Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
+}

@@ -1,0 +1,325 @@
+//! The paper's image tables: CIFAR10 and MNIST with active-category tasks.
+
+mod fit;
+mod row;
+mod similarity;
+mod smoke;
+mod study;
+mod summary;
+mod tasks;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use cadet::Error;
+use cadet_data::ImageSet;
+use sha2::{Digest, Sha256};
+
+use crate::journal::Journal;
+use crate::output::{Bar, write_file};
+use fit::{Effort, Split, Work};
+use row::{Init, Method, Mode, Outcome, Row};
+use study::{Input, Labels, Study};
+
+/// What all image tables are told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder of CIFAR10's binary files (data_batch_1.bin …), or of MNIST's idx files for `mnist`.
+    #[arg(long, value_name = "DIR", required_unless_present = "smoke", conflicts_with = "smoke")]
+    data: Option<PathBuf>,
+    /// A folder of features of the same images in the same order: train and test, each .npy or a table with the columns
+    /// id and features.
+    #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
+    features: Option<PathBuf>,
+    /// Where results are written [default: experiments/results/<the table>; with --smoke nowhere].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where trained models are kept, so that a stopped run goes on and tables share them.
+    #[arg(long, value_name = "DIR", default_value = "experiments/work")]
+    work: PathBuf,
+    /// Active categories of a task [default: those of the paper].
+    #[arg(long, value_delimiter = ',')]
+    k: Vec<usize>,
+    /// Which methods.
+    #[arg(long, value_delimiter = ',')]
+    methods: Vec<Method>,
+    /// One model for each task, one for all, or both.
+    #[arg(long, value_delimiter = ',')]
+    modes: Vec<Mode>,
+    /// Which ways to start the task embeddings.
+    #[arg(long, value_delimiter = ',')]
+    init: Vec<Init>,
+    /// What models see of an image.
+    #[arg(long, value_delimiter = ',')]
+    input: Vec<Input>,
+    /// Seeds: each draws its own exposures, validation images and weights.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Epochs over pixels; the paper has 300.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    epochs: Option<u64>,
+    /// Threads.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
+    threads: u64,
+    /// Everything, tiny, on generated images: does it run?
+    #[arg(long)]
+    smoke: bool,
+}
+
+/// Which table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    Table2,
+    Table3,
+    Generalise,
+    Mnist,
+}
+
+impl Table {
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Table2 => "table2",
+            Table::Table3 => "table3",
+            Table::Generalise => "generalise",
+            Table::Mnist => "mnist",
+        }
+    }
+
+    fn ks(self) -> &'static [usize] {
+        match self {
+            Table::Table2 => &[1, 2, 3, 4],
+            Table::Table3 | Table::Generalise => &[2, 3, 4, 5],
+            Table::Mnist => &[4, 5],
+        }
+    }
+
+    /// The rows of the paper, as far as they are asked for.
+    fn rows(self, args: &Args) -> Result<Vec<Row>> {
+        let ks = if args.k.is_empty() { self.ks() } else { &args.k[..] };
+        let wanted = |row: &Row| {
+            (args.methods.is_empty() || args.methods.contains(&row.method))
+                && (args.modes.is_empty() || args.modes.contains(&row.mode))
+                && (args.input.is_empty() || args.input.contains(&row.input))
+                && (args.init.is_empty() || row.init.is_some_and(|i| args.init.contains(&i)))
+        };
+        let with_features = args.features.is_some() || args.smoke;
+        let mut rows = Vec::new();
+        for seed in 1..=args.seeds {
+            for k in ks.iter().copied() {
+                let ratio = |mode, init, input| Row { method: Method::Ratio, mode, init, input, k, seed };
+                let conditional = |init, input| ratio(Mode::Conditional, Some(init), input);
+                match self {
+                    Table::Table2 => {
+                        if with_features {
+                            for method in [Method::Gaussian, Method::Maf] {
+                                let row = ratio(Mode::Separate, None, Input::Features);
+                                rows.push(Row { method, ..row });
+                                let row = conditional(Init::Random, Input::Features);
+                                rows.push(Row { method, ..row });
+                            }
+                            rows.push(ratio(Mode::Separate, None, Input::Features));
+                            rows.extend(Init::ALL.map(|init| conditional(init, Input::Features)));
+                        }
+                        if k <= 2 {
+                            rows.push(ratio(Mode::Separate, None, Input::Raw));
+                        }
+                    }
+                    Table::Table3 => {
+                        rows.extend(Init::ALL.map(|init| conditional(init, Input::Raw)));
+                    }
+                    Table::Mnist => rows.extend(Init::ALL.map(|init| conditional(init, Input::Raw))),
+                    Table::Generalise => {
+                        rows.push(conditional(Init::Learned64, Input::Raw));
+                        if with_features {
+                            rows.push(conditional(Init::Learned64, Input::Features));
+                        }
+                    }
+                }
+            }
+        }
+        rows.retain(wanted);
+        if rows.is_empty() {
+            let why = "no row is left of this table: ask for fewer restrictions, or give --features";
+            return Err(Error::config("rows", why).into());
+        }
+        // What is quick comes first, so that a table fills up early.
+        rows.sort_by_key(|row| (row.input == Input::Raw, row.seed));
+        Ok(rows)
+    }
+
+    /// Active categories that a row is tested with.
+    fn tested(self, row: &Row) -> Vec<usize> {
+        match self {
+            Table::Generalise => self.ks().to_vec(),
+            _ => vec![row.k],
+        }
+    }
+}
+
+/// What was read, by input.
+pub(crate) struct Data {
+    pub raw: Option<Study>,
+    pub features: Option<Study>,
+    digest: String,
+}
+
+/// The folders of a run.
+struct Folders {
+    data: PathBuf,
+    features: Option<PathBuf>,
+    out: PathBuf,
+    work: PathBuf,
+    /// Deleted when the run is over.
+    _generated: Option<tempfile::TempDir>,
+}
+
+impl Folders {
+    fn of(args: &Args, name: &str) -> Result<Self> {
+        let generated = args.smoke.then(tempfile::tempdir).transpose()?;
+        if let Some(folder) = &generated {
+            smoke::write(folder.path())?;
+        }
+        let inside = |name: &str| generated.as_ref().map(|folder| folder.path().join(name));
+        let usual = || Path::new("experiments/results").join(name);
+        Ok(Self {
+            data: match &generated {
+                Some(folder) => folder.path().to_owned(),
+                None => args.data.clone().context("--data is missing")?,
+            },
+            features: inside("").or_else(|| args.features.clone()),
+            out: args.out.clone().or_else(|| inside("results")).unwrap_or_else(usual),
+            work: inside("work").unwrap_or_else(|| args.work.clone()),
+            _generated: generated,
+        })
+    }
+}
+
+impl Data {
+    fn read(folders: &Folders, mnist: bool, raw: bool) -> Result<Self> {
+        let set: ImageSet = match mnist {
+            true => cadet_data::read_mnist(&folders.data)?,
+            false => cadet_data::read_cifar10(&folders.data)?,
+        };
+        let dataset = if mnist { "mnist" } else { "cifar10" };
+        let mut hash = Sha256::new();
+        for images in [&set.train, &set.test] {
+            hash.update(&images.pixels);
+            hash.update(&images.labels);
+        }
+        let features = match folders.features.as_ref().filter(|_| !mnist) {
+            Some(folder) => {
+                let labels = Labels::of(&set);
+                let (train, test) = study::read_features(folder, &labels)?;
+                [&train, &test].iter().for_each(|m| {
+                    m.values().iter().for_each(|v| hash.update(v.to_le_bytes()));
+                });
+                Some(Study::of_features(dataset, &train, &test, labels)?)
+            }
+            None => None,
+        };
+        let raw = match raw {
+            true => Some(Study::of_pixels(dataset, &set, features.as_ref().map(|f| &f.x))?),
+            false => None,
+        };
+        let digest = hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
+        Ok(Self { raw, features, digest })
+    }
+
+    fn of(&self, input: Input) -> Result<&Study> {
+        let study = match input {
+            Input::Raw => &self.raw,
+            Input::Features => &self.features,
+        };
+        study
+            .as_ref()
+            .ok_or_else(|| Error::config("--features", "rows over features need a folder of them").into())
+    }
+}
+
+impl Args {
+    fn effort(&self) -> Effort {
+        let effort = if self.smoke { Effort::SMOKE } else { Effort::FULL };
+        Effort { raw_epochs: self.epochs.map_or(effort.raw_epochs, |n| n as usize), ..effort }
+    }
+
+    /// What figures depend on, besides the row.
+    fn about(&self, data: &Data) -> Result<String> {
+        let version = env!("CARGO_PKG_VERSION");
+        Ok(format!(
+            "cadet {version} {} images {} {:?}",
+            cadet::Kernel::chosen()?.name(),
+            data.digest,
+            self.effort()
+        ))
+    }
+}
+
+/// Fits and measures the rows of a table.
+pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
+    let rows = table.rows(args)?;
+    let folders = Folders::of(args, table.name())?;
+    let data = Data::read(&folders, table == Table::Mnist, rows.iter().any(|r| r.input == Input::Raw))?;
+    let about = args.about(&data)?;
+    std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
+    let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &about)?;
+    let bar = Bar::new(table.name(), rows.len() as u64);
+    let work = Work { folder: folders.work.clone(), about, effort: args.effort(), bar: &bar };
+    std::fs::create_dir_all(&work.folder).map_err(|e| Error::io(&work.folder, e))?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads as usize).build()?;
+    for row in &rows {
+        if !journal.entries().iter().any(|o| o.is_of(row)) {
+            let outcomes = pool.install(|| fit_row(data.of(row.input)?, row, &table.tested(row), &work))?;
+            journal.append(outcomes)?;
+        }
+        bar.done(1);
+    }
+    bar.finish();
+    let outcomes: Vec<Outcome> =
+        journal.into_entries().into_iter().filter(|o| rows.iter().any(|row| o.is_of(row))).collect();
+    write_file(&folders.out.join("raw.csv"), &summary::raw(&outcomes))?;
+    let text = summary::text(table, &outcomes, args.effort());
+    write_file(&folders.out.join("summary.md"), &text)?;
+    write_file(&folders.out.join("auc.svg"), &summary::plot(table, &outcomes).svg())?;
+    crate::output::print(&text)
+}
+
+/// The outcomes of one row: one for each k it is tested with.
+fn fit_row(study: &Study, row: &Row, tested: &[usize], work: &Work<'_>) -> Result<Vec<Outcome>> {
+    let clock = Instant::now();
+    let split = Split::new(study, row.k, row.seed)?;
+    let fitted = fit::fit(study, &split, row, work)?;
+    let mut outcomes = Vec::new();
+    for test_k in tested.iter().copied() {
+        let other = match test_k == row.k {
+            true => None,
+            false => Some(Split::new(study, test_k, row.seed)?),
+        };
+        let split = other.as_ref().unwrap_or(&split);
+        let auc = split.tasks.auc(study.test_labels(), &(fitted.score)(&study.test(), split)?)?;
+        let labels: Vec<u8> = split.validates.iter().map(|i| study.labels[*i as usize]).collect();
+        let valid_auc = split.tasks.auc(&labels, &(fitted.score)(&split.validates, split)?)?;
+        tracing::info!(
+            "{row:?} tested with {test_k}: AUC {:.2}, validation {:.2}",
+            100.0 * auc,
+            100.0 * valid_auc
+        );
+        outcomes.push(Outcome {
+            dataset: study.dataset.into(),
+            method: row.method.name().into(),
+            mode: row.mode.name().into(),
+            init: row.init_name().into(),
+            input: row.input.name().into(),
+            k: row.k,
+            test_k,
+            seed: row.seed,
+            auc,
+            valid_auc,
+            seconds: clock.elapsed().as_secs_f64(),
+            epochs: fitted.epochs,
+        });
+    }
+    Ok(outcomes)
+}
+
+pub(crate) use similarity::run as run_similarity;

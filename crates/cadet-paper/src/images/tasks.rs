@@ -1,0 +1,140 @@
+//! Active-category tasks: a task is a choice of k of the categories, and its audience are images of those.
+//!
+//! Every image that is learned from is exposed to exactly one task, drawn among those that are active for its
+//! category. Whether an image is nominal for a task is told by its category alone.
+
+use anyhow::Result;
+use cadet::rng::{Purpose, Rng};
+use cadet::{Error, Exposures, ExposuresBuilder, metrics};
+use rayon::prelude::*;
+
+/// All choices of `k` of the categories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ActiveTasks {
+    /// The active categories of each task, a bit each.
+    active: Vec<u32>,
+}
+
+impl ActiveTasks {
+    /// The choices in order: of 4 categories and k = 2: 01, 02, 03, 12, 13, 23.
+    pub fn new(categories: usize, k: usize) -> Result<Self> {
+        if k == 0 || k >= categories {
+            let why = format!("must be in 1..={} with {categories} categories, found {k}", categories - 1);
+            return Err(Error::config("k", why).into());
+        }
+        let mut chosen: Vec<Vec<u32>> = vec![vec![]];
+        for _ in 0..k {
+            let extend = |list: &Vec<u32>| {
+                let from = list.last().map_or(0, |last| last + 1);
+                (from..categories as u32).map(|c| [&list[..], &[c]].concat()).collect::<Vec<_>>()
+            };
+            chosen = chosen.iter().flat_map(extend).collect();
+        }
+        Ok(Self { active: chosen.iter().map(|list| list.iter().map(|c| 1 << c).sum()).collect() })
+    }
+
+    pub fn len(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Whether images of a category are nominal.
+    pub fn is_active(&self, task: usize, category: u8) -> bool {
+        self.active[task] >> category & 1 == 1
+    }
+
+    /// How many categories two tasks share.
+    pub fn overlap(&self, a: usize, b: usize) -> u32 {
+        (self.active[a] & self.active[b]).count_ones()
+    }
+
+    /// Exposes each of the first images, as many as there are labels, to one task.
+    pub fn expose(&self, labels: &[u8], images: usize, seed: u64) -> Result<Exposures> {
+        let mut rng = Rng::at(seed, Purpose::World, [self.len() as u64, 0]);
+        let categories = labels.iter().copied().max().map_or(0, |c| c + 1);
+        let active_for: Vec<Vec<u32>> = (0..categories)
+            .map(|c| (0..self.len() as u32).filter(|t| self.is_active(*t as usize, c)).collect())
+            .collect();
+        let mut builder = ExposuresBuilder::new();
+        for (image, label) in labels.iter().enumerate() {
+            let tasks = &active_for[usize::from(*label)];
+            builder.push(tasks[rng.below(tasks.len())], image as u32);
+        }
+        Ok(builder.build(self.len(), images)?)
+    }
+
+    /// The AUC of active categories against the rest, mean over tasks; `scores` holds a row of images per task.
+    pub fn auc(&self, labels: &[u8], scores: &[f32]) -> Result<f64> {
+        anyhow::ensure!(
+            scores.len() == self.len() * labels.len(),
+            "a score for every task and image is needed"
+        );
+        anyhow::ensure!(scores.iter().all(|s| s.is_finite()), "a score is not finite");
+        let rows: Vec<&[f32]> = scores.chunks_exact(labels.len().max(1)).collect();
+        let aucs = rows.par_iter().enumerate().map(|(task, row)| {
+            let of = |active: bool| -> Vec<f32> {
+                let both = row.iter().zip(labels).filter(|(_, l)| self.is_active(task, **l) == active);
+                both.map(|(s, _)| *s).collect()
+            };
+            metrics::auc(&of(true), &of(false))
+        });
+        let aucs: Option<Vec<f64>> = aucs.collect();
+        let aucs = aucs.ok_or_else(|| Error::config("data", "a category has no test image"))?;
+        Ok(aucs.iter().sum::<f64>() / aucs.len() as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cadet::TaskId;
+
+    use super::*;
+
+    #[test]
+    fn every_choice_is_there_once() {
+        for (k, count) in [(1, 10), (2, 45), (3, 120), (4, 210), (5, 252), (9, 10)] {
+            let tasks = ActiveTasks::new(10, k).unwrap();
+            let mut sorted = tasks.active.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!((tasks.len(), sorted.len()), (count, count));
+            assert!(sorted.iter().all(|bits| bits.count_ones() as usize == k && *bits < 1 << 10));
+        }
+        for k in [0, 10, 11] {
+            let error = ActiveTasks::new(10, k).unwrap_err().to_string();
+            assert!(error.contains("must be in 1..=9"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_exposed_once_to_a_task_of_its_category() {
+        let labels: Vec<u8> = (0..4000).map(|i| (i % 10) as u8).collect();
+        let tasks = ActiveTasks::new(10, 3).unwrap();
+        let exposures = tasks.expose(&labels, 5000, 7).unwrap();
+        assert_eq!((exposures.len(), exposures.task_count(), exposures.instance_count()), (4000, 120, 5000));
+        for (task, audience) in exposures.audiences() {
+            let active = |i: &u32| tasks.is_active(task.0 as usize, labels[*i as usize]);
+            assert!(audience.instances.iter().all(active));
+            // 4000 images over 120 tasks: 33 or so each.
+            assert!((10..70).contains(&audience.instances.len()));
+        }
+        let other = tasks.expose(&labels, 5000, 8).unwrap();
+        assert_ne!(exposures.audience(TaskId(0)).instances, other.audience(TaskId(0)).instances);
+    }
+
+    #[test]
+    fn who_knows_the_categories_is_right_and_who_knows_nothing_is_half_right() {
+        let labels: Vec<u8> = (0..200).map(|i| (i % 10) as u8).collect();
+        let tasks = ActiveTasks::new(10, 4).unwrap();
+        let knows: Vec<f32> = (0..tasks.len())
+            .flat_map(|t| labels.iter().map(move |l| (t, *l)))
+            .map(|(t, l)| f32::from(u8::from(tasks.is_active(t, l))))
+            .collect();
+        assert_eq!(tasks.auc(&labels, &knows).unwrap(), 1.0);
+        assert_eq!(tasks.auc(&labels, &vec![0.0; knows.len()]).unwrap(), 0.5);
+        let wrong: Vec<f32> = knows.iter().map(|s| -s).collect();
+        assert_eq!(tasks.auc(&labels, &wrong).unwrap(), 0.0);
+        assert!(tasks.auc(&labels, &knows[1..]).is_err());
+        assert!(tasks.auc(&labels, &vec![f32::NAN; knows.len()]).is_err());
+        assert_eq!((tasks.overlap(0, 0), tasks.overlap(0, 1), tasks.overlap(0, 209)), (4, 3, 0));
+    }
+}

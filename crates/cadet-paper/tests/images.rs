@@ -1,0 +1,119 @@
+//! The image tables, tiny, on generated images; and what bad input gets.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn paper(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cadet-paper")).args(args).output().unwrap()
+}
+
+fn smoke(table: &str, more: &[&str], out: &Path) -> String {
+    let args = [&[table, "--smoke", "--seeds", "1", "--out", out.to_str().unwrap()], more].concat();
+    let run = paper(&args);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// The rows of raw.csv: names before the seed, and the AUC.
+fn rows(out: &Path) -> Vec<(String, f64)> {
+    let raw = std::fs::read_to_string(out.join("raw.csv")).unwrap();
+    let mut lines = raw.lines();
+    assert_eq!(lines.next(), Some("dataset,method,mode,init,input,k,test_k,seed,auc"));
+    let rows = lines.map(|line| {
+        let (names, auc) = line.rsplit_once(',').unwrap();
+        (names.to_owned(), auc.parse().unwrap())
+    });
+    rows.collect()
+}
+
+#[test]
+fn table_2_has_every_row_and_a_stopped_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = smoke("table2", &["--k", "1,2"], folder.path());
+    let found = rows(folder.path());
+    for wanted in [
+        "cifar10,gaussian,separate,none,features,1,1,1",
+        "cifar10,gaussian,conditional,random,features,2,2,1",
+        "cifar10,maf,separate,none,features,2,2,1",
+        "cifar10,maf,conditional,random,features,1,1,1",
+        "cifar10,ratio,separate,none,features,1,1,1",
+        "cifar10,ratio,separate,none,raw,1,1,1",
+        "cifar10,ratio,conditional,learned64,features,2,2,1",
+        "cifar10,ratio,conditional,label,features,2,2,1",
+    ] {
+        assert!(found.iter().any(|(names, _)| names == wanted), "{wanted}");
+    }
+    assert!(found.iter().all(|(_, auc)| (0.0..=1.0).contains(auc)));
+    // A category is a place of its own in the features: a Gaussian for each category finds it.
+    let of = |names: &str| found.iter().find(|(n, _)| n == names).unwrap().1;
+    assert!(of("cifar10,gaussian,separate,none,features,1,1,1") > 0.9);
+    assert!(printed.contains("93.92") && printed.contains("k = 2"));
+    assert_eq!(std::fs::read_to_string(folder.path().join("summary.md")).unwrap(), printed);
+    assert!(std::fs::read_to_string(folder.path().join("auc.svg")).unwrap().starts_with("<svg"));
+
+    let raw = std::fs::read_to_string(folder.path().join("raw.csv")).unwrap();
+    let journal = folder.path().join("journal.ndjson");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    std::fs::write(&journal, &text[..text.len() * 2 / 3]).unwrap();
+    smoke("table2", &["--k", "1,2"], folder.path());
+    assert_eq!(std::fs::read_to_string(folder.path().join("raw.csv")).unwrap(), raw);
+    let other = paper(&["table2", "--smoke", "--epochs", "7", "--out", folder.path().to_str().unwrap()]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("other settings"));
+}
+
+#[test]
+fn pixels_generalisation_and_mnist_run() {
+    let folder = tempfile::tempdir().unwrap();
+    smoke("table3", &["--k", "2", "--init", "learned10"], folder.path());
+    assert_eq!(rows(folder.path())[0].0, "cifar10,ratio,conditional,learned10,raw,2,2,1");
+    let folder = tempfile::tempdir().unwrap();
+    smoke("generalise", &["--k", "2", "--input", "features"], folder.path());
+    let found = rows(folder.path());
+    let tested: Vec<&str> = found.iter().map(|(n, _)| n.rsplit(',').nth(1).unwrap()).collect();
+    assert_eq!(tested, ["2", "3", "4", "5"]);
+    let folder = tempfile::tempdir().unwrap();
+    smoke("mnist", &["--k", "4", "--init", "pseudo"], folder.path());
+    assert_eq!(rows(folder.path())[0].0, "mnist,ratio,conditional,pseudo,raw,4,4,1");
+}
+
+#[test]
+fn unseen_tasks_that_share_categories_look_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = smoke("similarity", &["--input", "features"], folder.path());
+    let line = printed.lines().find(|l| l.starts_with("| features | 252 |")).unwrap();
+    let correlation: f64 = line.split(['|', '±']).nth(3).unwrap().trim().parse().unwrap();
+    assert!(correlation > 0.3, "{line}");
+    for name in ["truth.svg", "features_252.svg", "features_10.svg"] {
+        assert!(std::fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<svg"), "{name}");
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let error = |args: &[&str]| {
+        let run = paper(&[args, &["--out", folder.path().join("out").to_str().unwrap()]].concat());
+        assert_eq!(run.status.code(), Some(2), "{args:?}");
+        String::from_utf8(run.stderr).unwrap()
+    };
+    assert!(error(&["table3", "--data", data]).contains("has no data_batch_1.bin"));
+    assert!(error(&["mnist", "--data", data]).contains("has no train-images-idx3-ubyte"));
+    assert!(error(&["table3", "--smoke", "--k", "10"]).contains("k: must be in 1..=9"));
+    assert!(error(&["table3", "--smoke", "--k", "0"]).contains("k: must be in 1..=9"));
+    assert!(error(&["table3", "--smoke", "--methods", "maf"]).contains("no row is left"));
+    assert!(error(&["table3", "--smoke", "--init", "graph"]).contains("graph"));
+    for i in 1..=5 {
+        std::fs::write(folder.path().join(format!("data_batch_{i}.bin")), vec![1; 3073]).unwrap();
+    }
+    std::fs::write(folder.path().join("test_batch.bin"), vec![1; 3000]).unwrap();
+    assert!(
+        error(&["table3", "--data", data]).contains("test_batch.bin byte 3000: the file ends within image 1")
+    );
+    std::fs::write(folder.path().join("test_batch.bin"), vec![1; 3073]).unwrap();
+    let matrix = |rows: usize| cadet::Instances::new(2, vec![0.5; 2 * rows]).unwrap();
+    cadet_data::write_npy(&folder.path().join("train.npy"), &matrix(4)).unwrap();
+    let message = error(&["table2", "--data", data, "--features", data]);
+    assert!(message.contains("train.npy: 4 rows for 5 labels"), "{message}");
+}
