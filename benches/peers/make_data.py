@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Generates every file the comparison reads, once, from fixed seeds.
 
+images/  train.f32, valid.f32 (32 x 32 x 3 float32 rows, height-width-channel), .classes, train.tasks
 train/   users.parquet, exposures.parquet, heldout.parquet and the same as .npy; net.safetensors
 read/    exposures.csv, exposures.parquet (10M rows), and quick.csv, quick.parquet (1M rows)
 """
@@ -127,12 +128,33 @@ def make_read(folder):
         part.write_parquet(os.path.join(folder, name + ".parquet"), compression="zstd")
 
 
+def make_images(folder):
+    """10 classes: a coarse pattern, moved about, under another pattern that says nothing, and noise. The tasks are all
+    pairs of classes; each training image is exposed to one of the nine pairs that its class is in."""
+    os.makedirs(folder, exist_ok=True)
+    rng = np.random.default_rng(10)
+    coarse = lambda n: np.kron(rng.normal(size=(n, 4, 4, 3)), np.ones((1, 8, 8, 1)))
+    patterns = coarse(10)
+    pairs = [(a, b) for a in range(10) for b in range(a + 1, 10)]
+    for name, count in (("train", 10_000), ("valid", 2_000)):
+        classes = rng.integers(10, size=count)
+        x = 0.35 * patterns[classes] + 0.7 * coarse(count) + 0.6 * rng.normal(size=(count, 32, 32, 3))
+        moves = rng.integers(-3, 4, size=(count, 2))
+        x = np.stack([np.roll(image, tuple(move), (0, 1)) for image, move in zip(x, moves)])
+        (x / x.std()).astype(np.float32).tofile(os.path.join(folder, name + ".f32"))
+        classes.astype(np.uint8).tofile(os.path.join(folder, name + ".classes"))
+        if name == "train":
+            of_class = [[t for t, pair in enumerate(pairs) if c in pair] for c in range(10)]
+            tasks = np.array([of_class[c][rng.integers(9)] for c in classes], np.uint8)
+            tasks.tofile(os.path.join(folder, "train.tasks"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=DATA)
     parser.add_argument("--force", action="store_true", help="write again even if present")
     args = parser.parse_args()
-    for name, make in (("train", make_train), ("read", make_read)):
+    for name, make in (("train", make_train), ("images", make_images), ("read", make_read)):
         folder = os.path.join(args.data, name)
         done = os.path.join(folder, "done")
         if args.force or not os.path.exists(done):

@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DATA = os.path.join(HERE, "data")
 BINARY = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "cadet-bench")
-WORKS = ("train", "score", "read", "scale")
+WORKS = ("train", "images", "score", "read", "scale")
 OURS = "cadet"
 CHANCE = 2 * math.log(2)
 WORSE_BY = 0.005  # a held-out loss this much above the peer's is flagged
@@ -48,6 +48,11 @@ TRAIN_KINDS = {
     "PyTorch, autograd": ("dense", "sparse", "split", "compile"),
     "PyTorch, hand-derived backward": ("hand", "compile-hand"),
 }
+IMAGE_VARIANTS = ("plain", "channels-last", "compile")
+IMAGE_STEPS, QUICK_STEPS = 12, 3
+GOAL = 0.93  # mean AUC on the validation images
+# oneDNN's AMX code stops with an illegal instruction on some virtual machines; this is the best it has beside it.
+NO_AMX, WITHOUT_AMX = ", no AMX", ["env", "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"]
 SCORE_KINDS = {
     "PyTorch, concatenated rows": ("concat",),
     "PyTorch, split first layer": ("split", "onednn", "compile"),
@@ -219,6 +224,43 @@ def train(runner, args):
             for r in range(min(args.rounds, LOSS_ROUNDS)):
                 for who, argv in ([(OURS, ours)] if runner.ours else []) + [(peer, peers[peer])]:
                     runner.run(argv(False, r + 1), threads, who=who, key=key, phase="loss", round=r)
+
+
+def has_amx():
+    return "amx_bf16" in open("/proc/cpuinfo").read()
+
+
+def images(runner, args):
+    """The image net: time per step with Algorithm 1's negatives on both sides, then time to a validation AUC, cadet with the
+    shared trunk and PyTorch running Algorithm 1. Like precisions only."""
+    folder, script = os.path.join(DATA, "images"), os.path.join(HERE, "images_torch.py")
+    for precision in ("f32", "bf16") if has_amx() else ("f32",):
+
+        def peers(threads, steps, *more):
+            common = ["--data", folder, "--threads", str(threads), "--precision", precision, "--steps", str(steps), *more]
+            found = {}
+            for v in IMAGE_VARIANTS:
+                argv = lambda heat, seed, v=v: [runner.python, script, "--variant", v, *common, "--seed", str(seed)]
+                found[f"PyTorch {precision}: {v}"] = argv
+                if precision == "bf16":
+                    found[f"PyTorch {precision}: {v}{NO_AMX}"] = lambda *a, argv=argv: [*WITHOUT_AMX, *argv(*a)]
+            return common, found
+
+        for threads in args.threads:
+            key = f"image net, {precision}"
+            say(key)
+            common, found = peers(threads, QUICK_STEPS if args.quick else IMAGE_STEPS)
+            ours = lambda _, seed: [BINARY, "images", *common, "--seed", str(seed)]
+            heats_and_rounds(runner, key, ours, found, threads, args)
+        if args.quick:
+            continue
+        threads = args.threads[-1]
+        best = winners(runner, f"image net, {precision}", 1, peers(1, 1)[1])
+        key = f"image net to an AUC of {GOAL}, {precision}"
+        say(key)
+        common, found = peers(threads, 2000, "--until", str(GOAL))
+        ours = lambda _, seed: [BINARY, "images", *common, "--seed", str(seed), "--negatives", "batch"]
+        heats_and_rounds(runner, key, ours, {w: found[w] for w in best}, threads, args)
 
 
 def score(runner, args):
@@ -498,7 +540,7 @@ def rust_binary(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(WORKS), help="some of train,score,read,scale")
+    parser.add_argument("--only", default=",".join(WORKS), help="some of train,images,score,read,scale")
     parser.add_argument("--rounds", type=int, help="rounds after the heats (default 3, quick 1)")
     parser.add_argument("--group-seconds", type=int, default=60, help="no further round of a comparison after so long")
     parser.add_argument("--threads", default="1,2")
@@ -536,7 +578,7 @@ def main():
     runner = Runner(python, ours, args.patience)
     try:
         for work in args.only:
-            {"train": train, "score": score, "read": read, "scale": scale}[work](runner, args)
+            {"train": train, "images": images, "score": score, "read": read, "scale": scale}[work](runner, args)
             say(f"{work}: done after {time.perf_counter() - start:.0f} s")
             if runner.samples:
                 write(runner, args, env, ours)

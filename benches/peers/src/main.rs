@@ -1,5 +1,6 @@
 //! How fast is cadet? The Rust side of `run.py`: one work per call, one JSON line on stdout.
 
+mod images;
 mod read;
 mod scale;
 mod score;
@@ -20,6 +21,8 @@ struct Args {
 enum Work {
     /// Trains the MovieLens-sized ratio net
     Train(train::Train),
+    /// Trains the appendix's image net
+    Images(images::Images),
     /// Scores every user for every item with the weights of net.safetensors
     Score(score::Score),
     /// Reads an exposure file into compressed rows
@@ -32,6 +35,7 @@ fn main() -> anyhow::Result<()> {
     let work = Args::parse().work;
     let threads = match &work {
         Work::Train(train) => train.threads,
+        Work::Images(images) => images.threads,
         Work::Score(score) => score.threads,
         Work::Read(read) => read.threads,
         Work::Scale(scale) => scale.threads,
@@ -39,6 +43,7 @@ fn main() -> anyhow::Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
     let mut line = pool.install(|| match work {
         Work::Train(train) => train.run(),
+        Work::Images(images) => images.run(),
         Work::Score(score) => score.run(),
         Work::Read(read) => read.run(),
         Work::Scale(scale) => scale.run(),

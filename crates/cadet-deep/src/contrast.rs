@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
 use crate::kernels::{
-    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Precision, Role, Sizes, apply, outer, padded,
+    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, apply, outer, padded,
     vectorised,
 };
-use crate::layers::{Grid, LayerConfig, Net, Passes};
+use crate::net::{Grid, LayerConfig, Net, Passes};
 
 /// Instances that go through the net together when features are asked for.
 const TOGETHER: usize = 512;
@@ -344,7 +344,7 @@ impl Contrast {
         }
         self.steps += 1;
         if learns {
-            self.net.step(Adam::at(AdamConfig::default(), rates.net, self.steps));
+            self.net.step(Adam::at(AdamConfig::default(), rates.net, self.steps), 0.0);
         }
         let mut of_heads = Vec::with_capacity(self.tasks * (width + 1));
         for (row, bias) in of_rows.chunks_exact(sizes.inputs).zip(&of_biases).take(self.tasks) {
@@ -407,14 +407,12 @@ fn loss_and_slopes(
 ) -> (f64, Vec<f32>) {
     let channels = biases.len();
     let parts = gradient.parts(Role::Gradient, responses.len() / channels, channels, 1);
-    let panel = |(p, (mut part, responses)): (usize, (_, &[Lanes]))| {
-        let part: &mut crate::kernels::Part<'_> = &mut part;
+    let panel = |(p, (mut part, responses)): (usize, (Part<'_>, &[Lanes]))| {
         let lane =
             |list: &[f32]| Lanes(std::array::from_fn(|n| list.get(p * LANES + n).copied().unwrap_or(0.0)));
         let (positive, negative, own) =
             (lane(&weights.positive), lane(&weights.negative), lane(&weights.own));
-        let mine: [u32; LANES] =
-            std::array::from_fn(|n| weights.tasks.get(p * LANES + n).copied().unwrap_or(u32::MAX));
+        let mine = &weights.tasks[p * LANES..];
         let (mut loss, mut of_biases) = (0.0f64, vec![0.0f32; channels]);
         let mut rows = [Lanes::ZERO; BLOCK];
         for block in 0..channels / BLOCK {
@@ -422,12 +420,13 @@ fn loss_and_slopes(
                 for (i, row) in rows.iter_mut().enumerate() {
                     let t = block * BLOCK + i;
                     let (bias, share) = (biases[t], weights.share.get(t).copied().unwrap_or(0.0));
+                    let is_own =
+                        Lanes(std::array::from_fn(|n| f32::from(u8::from(mine.get(n) == Some(&(t as u32))))));
                     let mut losses = Lanes::ZERO;
                     for n in 0..LANES {
                         let z = responses[t].0[n] + bias;
-                        let is_own = f32::from(u8::from(mine[n] == t as u32));
-                        let positive = positive.0[n] * is_own;
-                        let both = positive + negative.0[n] * share + own.0[n] * is_own;
+                        let positive = positive.0[n] * is_own.0[n];
+                        let both = positive + negative.0[n] * share + own.0[n] * is_own.0[n];
                         let (softplus, slope) = softplus_and_slope(z);
                         // softplus(−z) = softplus(z) − z
                         losses.0[n] = both * softplus - positive * z;
@@ -493,13 +492,13 @@ impl Estimator for Contrast {
     }
 
     fn optimiser(&self) -> (u64, Vec<Tensor>) {
-        let mut tensors: Vec<Tensor> = self.net.learned().flat_map(|p| p.saved_moments()).collect();
+        let mut tensors = self.net.saved_moments();
         tensors.extend(self.head.saved_moments());
         (self.steps, tensors)
     }
 
     fn set_optimiser(&mut self, steps: u64, mut tensors: Vec<Tensor>) -> Result<()> {
-        self.net.learned_mut().try_for_each(|p| p.restore_moments(&mut tensors))?;
+        self.net.restore_moments(&mut tensors)?;
         self.head.restore_moments(&mut tensors)?;
         self.steps = steps;
         Ok(())

@@ -9,12 +9,12 @@ use cadet::tasks::TaskEmbeddings;
 use cadet::{Adam, AdamConfig, Result};
 
 use crate::kernels::{Engine, vectorised};
-use crate::layers::Parameter;
+use crate::net::Parameter;
 
 /// The tasks' side of a net.
 #[derive(Debug, Clone)]
 pub(crate) enum Head {
-    Product(Product),
+    Product(Box<Product>),
     PerTask(Parameter),
 }
 
@@ -45,7 +45,7 @@ impl Head {
         let (of_task, of_features) = (1.0 / (embedding as f32).sqrt(), 1.0 / (features as f32).sqrt());
         let mut tasks = plain("tasks", count, embedding, 0.0, rng);
         tasks.set(embeddings.values());
-        Head::Product(Product {
+        Head::Product(Box::new(Product {
             embedding,
             features,
             tasks,
@@ -53,7 +53,7 @@ impl Head {
             bias: plain("task.bias", 1, features, of_task, rng),
             output: plain("output.weight", 1, features, of_features, rng),
             shift: plain("output.bias", 1, 1, of_features, rng),
-        })
+        }))
     }
 
     /// One head for each of `count` seed tasks, random.

@@ -10,7 +10,8 @@
 //! | module | the model |
 //! |---|---|
 //! | [`contrast`] | the ratio net and the pre-embedding model over images or feature rows |
-//! | [`layers`] | convolution, batch norm, ReLU and pooling, forward and backward |
+//! | [`deep_svdd`] | Deep SVDD: how far an image is from the centre of the nominal ones |
+//! | [`net`] | convolution, batch norm, ReLU and pooling, forward and backward |
 //! | [`kernels`] | the products they are made of, in f32 and in bf16 |
 //! | [`gaussian`] | a Gaussian whose mean and variance come from the task's embedding |
 //! | [`made`] | the masked net inside the flow |
@@ -27,6 +28,7 @@ pub mod augment;
 pub mod burn_layers;
 pub mod contrast;
 pub mod csi;
+pub mod deep_svdd;
 pub mod density;
 pub mod device;
 pub mod gaussian;
@@ -34,15 +36,16 @@ mod head;
 pub mod images;
 pub mod kernels;
 pub mod lars;
-pub mod layers;
 pub mod learner;
 pub mod made;
 pub mod maf;
+pub mod net;
 pub mod resnet;
 pub mod simclr;
 
 pub use contrast::{Augment, Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 pub use csi::{Csi, CsiConfig};
+pub use deep_svdd::{Autoencoder, DeepSvdd, Objective, SvddConfig};
 pub use density::Density;
 pub use gaussian::{Gaussian, GaussianConfig};
 pub use images::Images;

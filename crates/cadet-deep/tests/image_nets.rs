@@ -10,7 +10,7 @@ use cadet::sampler::Batch;
 use cadet::tasks::TaskEmbeddings;
 use cadet::{Instances, Kernel};
 use cadet_deep::kernels::{Engine, Precision};
-use cadet_deep::layers::{Grid, LayerConfig, Net, Norm};
+use cadet_deep::net::{Grid, LayerConfig, Net, Norm};
 use cadet_deep::{Augment, Contrast, DeepConfig, Negatives, Trunk};
 
 const TASKS: usize = 5;
@@ -217,16 +217,17 @@ fn the_pre_embedding_model_has_burns_gradients() {
     close(&own, &slopes, 1e-4);
 }
 
-/// Deep SVDD's kind of layer: no affine norm, a leaky slope, pooling that leaves a column over; then one with a bias alone.
+/// Deep SVDD's kinds of layers: no affine norm, a leaky slope, pooling that leaves a column over; then a bias alone, and every
+/// position enlarged.
 fn pooled() -> Vec<LayerConfig> {
     let norm = Some(Norm { affine: false, epsilon: 1e-4 });
     let first = LayerConfig { slope: 0.1, pool: 2, norm, ..LayerConfig::conv([3, 1, 1], 5) };
-    let second = LayerConfig { bias: true, norm: None, slope: 0.0, ..LayerConfig::conv([2, 2, 1], 7) };
+    let second = LayerConfig { bias: true, norm: None, enlarge: 2, ..LayerConfig::conv([2, 2, 1], 7) };
     vec![first, second]
 }
 
 #[test]
-fn pooling_leaky_slopes_and_biases_have_burns_gradients() {
+fn pooling_enlarging_leaky_slopes_and_biases_have_burns_gradients() {
     let (count, side, channels) = (PAIRS, 7, 3);
     let grid = Grid { height: side, width: side, channels };
     let x = random(count * grid.len(), 5);
@@ -249,7 +250,10 @@ fn pooling_leaky_slopes_and_biases_have_burns_gradients() {
     let z = burn_tensor::activation::leaky_relu(t, 0.1);
     let z = max_pool2d(z, burn_tensor::ops::MaxPoolOptions::new([2; 2]));
     let y = conv2d(z, as_burn(second.clone(), 2), None, options(2, 1));
-    let z = burn_tensor::activation::relu(y + bias.clone().reshape([1, 7, 1, 1])).permute([0, 2, 3, 1]);
+    let z = burn_tensor::activation::relu(y + bias.clone().reshape([1, 7, 1, 1]));
+    let [_, _, height, width] = z.dims();
+    let z = z.reshape([count, 7, height, 1, width, 1]).repeat(&[1, 1, 1, 2, 1, 2]);
+    let z = z.reshape([count, 7, 2 * height, 2 * width]).permute([0, 2, 3, 1]);
     let expected = numbers(z.clone());
     assert_eq!(expected.len(), found.len());
     for (f, e) in found.iter().zip(&expected) {
@@ -258,15 +262,7 @@ fn pooling_leaky_slopes_and_biases_have_burns_gradients() {
 
     let slopes = random(expected.len(), 7);
     let gradients = (z * tensor(slopes.clone(), [count, output.height, output.width, 7])).sum().backward();
-    let stride = cadet_deep::kernels::padded(7);
-    let to = net.output_gradient(&mut passes);
-    to.fill(cadet_deep::kernels::Lanes::ZERO);
-    for (i, row) in slopes.chunks_exact(output.len()).enumerate() {
-        for (j, value) in row.iter().enumerate() {
-            let place = (i / 32 * output.positions() + j / 7) * stride + j % 7;
-            to[place].0[i % 32] = *value;
-        }
-    }
+    net.set_output_gradient(&mut passes, &slopes);
     net.backward(&mut passes);
     let own: Slopes = net.learned().map(|p| (p.name().to_owned(), p.slope())).collect();
     let theirs = [("net.0.weight", &first), ("net.1.weight", &second), ("net.1.bias", &bias)];

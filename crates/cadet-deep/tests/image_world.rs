@@ -35,8 +35,8 @@ fn world(seed: u64) -> World {
         let phase = rng.below(4);
         for y in 0..SIDE {
             for x in 0..SIDE {
-                let along = if class % 2 == 0 { x } else { y };
-                let bar = if (along + phase) / 2 % 2 == 0 { 0.7 } else { -0.7 };
+                let along = if class.is_multiple_of(2) { x } else { y };
+                let bar = if ((along + phase) / 2).is_multiple_of(2) { 0.7 } else { -0.7 };
                 let light = if (class / 2 == 0) == (y < SIDE / 2) { 0.5 } else { -0.5 };
                 pixels.push(bar + light + rng.normal());
             }
@@ -108,9 +108,9 @@ fn learned_embeddings_tell_tasks_apart_by_the_classes_they_share() {
     for embeddings in [means, learned] {
         let centre = embeddings.centre();
         let (mut sharing, mut apart) = (vec![], vec![]);
-        for a in 0..TASKS.len() {
-            for b in 0..a {
-                let shares = TASKS[a].iter().any(|class| TASKS[b].contains(class));
+        for (a, first) in TASKS.iter().enumerate() {
+            for (b, second) in TASKS.iter().enumerate().take(a) {
+                let shares = first.iter().any(|class| second.contains(class));
                 let cosine = embeddings.cosine(a as u32, b as u32, &centre);
                 if shares { sharing.push(cosine) } else { apart.push(cosine) }
             }

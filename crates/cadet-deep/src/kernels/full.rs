@@ -122,12 +122,19 @@ struct Strides {
     b_step: usize,
     /// Length of that sum.
     depth: usize,
+    /// From 8 rows of side a to the next 8.
+    a_rows: usize,
     /// From row to row of the output.
     out_row: usize,
 }
 
-/// `out[r][n] = Σ_(panel, (i, j), k) a[panel][i][k][r] · b[panel][j][k][n]`, 8 rows of 32 columns; rows of a are
+/// Floats of side b that all rows use before the next come: half of a first-level cache.
+const NEAR: usize = 6 << 10;
+
+/// `out[r][n] = Σ_(panel, (i, j), k) a[panel][i][k][r] · b[panel][j][k][n]`, 32 rows of 32 columns; rows of a are
 /// `ROW` floats apart.
+///
+/// The sum goes in pieces that all rows add before the next piece comes, so that side b is read from near.
 ///
 /// # Safety
 /// The instructions of `V` exist, and every place the strides lead to is inside `a`, `b` and `out`.
@@ -139,33 +146,50 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
     b: *const f32,
     out: *mut f32,
 ) {
-    for first in (0..ROWS).step_by(TOGETHER) {
-        for column in (0..LANES).step_by(2 * V::LANES) {
-            // SAFETY: the caller's promise; first + r < 8 rows, column + 2 vectors are within 32.
-            unsafe {
-                let mut sums = [[V::zero(); 2]; TOGETHER];
-                for panel in 0..s.panels {
-                    for (i, j) in links {
-                        let mut a = a.add(panel * s.a_panel + *i as usize * s.a_link + first * ROW);
-                        let mut b = b.add(panel * s.b_panel + *j as usize * s.b_link + column);
-                        for _ in 0..s.depth {
-                            let (low, high) = (V::load(b), V::load(b.add(V::LANES)));
+    let piece = (NEAR / (s.depth * LANES)).max(1);
+    let mut fresh = true;
+    // SAFETY: the caller's promise; first + r < 32 rows, column + 2 vectors are within 32.
+    unsafe {
+        for panel in 0..s.panels {
+            for links in links.chunks(piece) {
+                for first in (0..LANES).step_by(TOGETHER) {
+                    let a = a.add(panel * s.a_panel + first / ROWS * s.a_rows + first % ROWS * ROW);
+                    for column in (0..LANES).step_by(2 * V::LANES) {
+                        let b = b.add(panel * s.b_panel + column);
+                        let out = out.add(first * s.out_row + column);
+                        let mut sums = [[V::zero(); 2]; TOGETHER];
+                        if !fresh {
                             for r in 0..TOGETHER {
-                                let value = *a.add(r * ROW);
-                                sums[r][0] = sums[r][0].fma(value, low);
-                                sums[r][1] = sums[r][1].fma(value, high);
+                                let from = out.add(r * s.out_row);
+                                sums[r] = [V::load(from), V::load(from.add(V::LANES))];
                             }
-                            a = a.wrapping_add(s.a_step);
-                            b = b.wrapping_add(s.b_step);
+                        }
+                        for (i, j) in links {
+                            let mut a = a.add(*i as usize * s.a_link);
+                            let mut b = b.add(*j as usize * s.b_link);
+                            for _ in 0..s.depth {
+                                let (low, high) = (V::load(b), V::load(b.add(V::LANES)));
+                                for r in 0..TOGETHER {
+                                    let value = *a.add(r * ROW);
+                                    sums[r][0] = sums[r][0].fma(value, low);
+                                    sums[r][1] = sums[r][1].fma(value, high);
+                                }
+                                a = a.wrapping_add(s.a_step);
+                                b = b.wrapping_add(s.b_step);
+                            }
+                        }
+                        for r in 0..TOGETHER {
+                            let to = out.add(r * s.out_row);
+                            sums[r][0].store(to);
+                            sums[r][1].store(to.add(V::LANES));
                         }
                     }
                 }
-                for r in 0..TOGETHER {
-                    let to = out.add((first + r) * s.out_row + column);
-                    sums[r][0].store(to);
-                    sums[r][1].store(to.add(V::LANES));
-                }
+                fresh = false;
             }
+        }
+        if fresh {
+            (0..LANES).for_each(|r| out.add(r * s.out_row).write_bytes(0, LANES));
         }
     }
 }
@@ -250,6 +274,7 @@ pub(super) fn apply(
     out: &mut [Lanes],
 ) {
     let Sizes { outputs, taps, inputs } = sizes;
+    let rows = ROWS * taps * inputs;
     let strides = Strides {
         panels: 1,
         a_panel: 0,
@@ -259,19 +284,24 @@ pub(super) fn apply(
         a_step: ROWS,
         b_step: LANES,
         depth: inputs,
+        a_rows: rows,
         out_row: LANES,
     };
-    // Rows outside, so that their weights stay near while all positions use them.
-    for (b, weights) in weights.chunks_exact(ROWS * taps * inputs).enumerate() {
-        for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
-            let (panel, place) = ((first + i) / links.len(), (first + i) % links.len());
-            let x = &x[panel * positions * inputs..][..positions * inputs];
-            let out = &mut out[b * ROWS..][..ROWS];
-            // SAFETY: taps and positions of the links were checked against the sizes, a block of weights has
-            // `taps · inputs · 8` floats, a panel of x `positions · inputs` rows of 32, and out 8 rows of 32.
-            unsafe {
-                let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
-                dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
+    let together = super::together(positions * inputs * size_of::<Lanes>(), links.len());
+    for (g, out) in out.chunks_mut(together * outputs).enumerate() {
+        // Rows outside, so that their weights stay near while these positions use them.
+        for (b, weights) in weights.chunks_exact(LANES / ROWS * rows).enumerate() {
+            for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
+                let at = first + g * together + i;
+                let (panel, place) = (at / links.len(), at % links.len());
+                let x = &x[panel * positions * inputs..][..positions * inputs];
+                let out = &mut out[b * LANES..][..LANES];
+                // SAFETY: taps and positions of the links were checked against the sizes, four blocks of weights have
+                // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32.
+                unsafe {
+                    let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
+                    dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
+                }
             }
         }
     }
@@ -290,20 +320,20 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         a_step: 1,
         b_step: inputs,
         depth: LANES,
+        a_rows: ROWS * LANES,
         out_row: taps * inputs,
     };
-    for tap in 0..taps {
-        for column in (0..inputs).step_by(LANES) {
-            for row in (0..LANES).step_by(ROWS) {
-                let out = &mut out[row * taps * inputs + tap * inputs + column..];
-                assert!(out.len() >= (ROWS - 1) * taps * inputs + LANES);
-                // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + row + 8 ≤ outputs`; x, turned, has
-                // `panels · from` times 32 rows of `inputs` floats and `column + 32 ≤ inputs`; out was just checked.
-                unsafe {
-                    let a = d.as_ptr().cast::<f32>().add((first + row) * LANES);
-                    let b = x.as_ptr().cast::<f32>().add(column);
-                    dispatch::<LANES>(kernel, links.at(tap), strides, a, b, out.as_mut_ptr());
-                }
+    // Taps inside: they share these columns of x.
+    for column in (0..inputs).step_by(LANES) {
+        for tap in 0..taps {
+            let out = &mut out[tap * inputs + column..];
+            assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
+            // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; x, turned, has
+            // `panels · from` times 32 rows of `inputs` floats and `column + 32 ≤ inputs`; out was just checked.
+            unsafe {
+                let a = d.as_ptr().cast::<f32>().add(first * LANES);
+                let b = x.as_ptr().cast::<f32>().add(column);
+                dispatch::<LANES>(kernel, links.at(tap), strides, a, b, out.as_mut_ptr());
             }
         }
     }

@@ -348,6 +348,14 @@ fn pieces() -> usize {
     }
 }
 
+/// Bytes of input that are used by all weights before the next come: they stay in a second-level cache.
+const NEAR: usize = 1 << 20;
+
+/// Output positions whose inputs fit [`NEAR`]: those of whole panels, of `bytes` each.
+fn together(bytes: usize, places: usize) -> usize {
+    (NEAR / bytes.max(1)).max(1) * places
+}
+
 /// `out[place][o] = Σ_(tap, from) W[o][tap] · x[from]` for every panel and place.
 ///
 /// `links` has (tap, input position) for each output position; `x` has `positions` positions per panel.

@@ -186,19 +186,23 @@ impl Tiles {
             a_second: rows * 64,
             out_row: 128,
         };
+        let together = super::together(positions * inputs * size_of::<Line>(), links.len());
         let work = || {
-            // Rows outside, so that their weights stay near while all positions use them.
-            for (b, weights) in weights.chunks_exact(2 * rows).enumerate() {
-                for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
-                    let (panel, place) = ((first + i) / links.len(), (first + i) % links.len());
-                    let x = &x[panel * positions * inputs..][..positions * inputs];
-                    let out = &mut out[b * LANES..][..LANES];
-                    // SAFETY: taps and positions of the links were checked against the sizes; two row blocks of weights
-                    // have `taps · inputs/32` tiles each, a position of x `inputs/32` pairs of tiles, out 32 rows of
-                    // 128 bytes.
-                    unsafe {
-                        let (a, b) = (weights.as_ptr().cast(), x.as_ptr().cast());
-                        block(links.at(place), strides, a, b, out.as_mut_ptr().cast());
+            for (g, out) in out.chunks_mut(together * outputs).enumerate() {
+                // Rows outside, so that their weights stay near while these positions use them.
+                for (b, weights) in weights.chunks_exact(2 * rows).enumerate() {
+                    for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
+                        let at = first + g * together + i;
+                        let (panel, place) = (at / links.len(), at % links.len());
+                        let x = &x[panel * positions * inputs..][..positions * inputs];
+                        let out = &mut out[b * LANES..][..LANES];
+                        // SAFETY: taps and positions of the links were checked against the sizes; two row blocks of
+                        // weights have `taps · inputs/32` tiles each, a position of x `inputs/32` pairs of tiles, out 32
+                        // rows of 128 bytes.
+                        unsafe {
+                            let (a, b) = (weights.as_ptr().cast(), x.as_ptr().cast());
+                            block(links.at(place), strides, a, b, out.as_mut_ptr().cast());
+                        }
                     }
                 }
             }
@@ -224,8 +228,9 @@ impl Tiles {
         };
         assert!(d.len() >= panels * to * outputs && x.len() >= panels * from * inputs);
         let work = || {
-            for tap in 0..taps {
-                for column in (0..inputs).step_by(LANES) {
+            // Taps inside: they share these columns of x.
+            for column in (0..inputs).step_by(LANES) {
+                for tap in 0..taps {
                     let out = &mut out[tap * inputs + column..];
                     assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
                     // SAFETY: a line of d per output, `first + 32 ≤ outputs`, and one of x per input, in tiles of 16 inputs:

@@ -80,18 +80,30 @@ pub struct LayerConfig {
     pub slope: f32,
     /// Side of the windows whose maximum is kept; 1 = no pooling.
     pub pool: usize,
+    /// Side of the square that each position becomes afterwards; 1 = it stays one.
+    pub enlarge: usize,
 }
 
 impl LayerConfig {
     /// A convolution (kernel, stride, pad) with batch norm and ReLU.
     pub fn conv([kernel, stride, pad]: [usize; 3], outputs: usize) -> Self {
         let norm = Some(Norm { affine: true, epsilon: 1e-5 });
-        Self { kernel, stride, pad, outputs, bias: false, norm, slope: 0.0, pool: 1 }
+        Self { kernel, stride, pad, outputs, bias: false, norm, slope: 0.0, pool: 1, enlarge: 1 }
     }
 
     /// A fully connected layer with a bias and no activation.
     pub fn linear(outputs: usize) -> Self {
-        Self { kernel: 1, stride: 1, pad: 0, outputs, bias: true, norm: None, slope: 1.0, pool: 1 }
+        Self {
+            kernel: 1,
+            stride: 1,
+            pad: 0,
+            outputs,
+            bias: true,
+            norm: None,
+            slope: 1.0,
+            pool: 1,
+            enlarge: 1,
+        }
     }
 }
 
@@ -222,6 +234,14 @@ impl Parameter {
     }
 }
 
+/// Input position `from` meets output position `to` under a tap of the kernel.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    to: u32,
+    tap: u32,
+    from: u32,
+}
+
 /// A layer with its weights.
 #[derive(Debug, Clone)]
 pub struct Layer {
@@ -290,9 +310,9 @@ impl Layer {
         engine: Engine,
         rng: &mut Rng,
     ) -> Result<Self> {
-        let LayerConfig { kernel, stride, pad, outputs, pool, .. } = config;
+        let LayerConfig { kernel, stride, pad, outputs, pool, enlarge, .. } = config;
         let bad = |why: String| Err(Error::config("layers", format!("{name}: {why}")));
-        if kernel == 0 || stride == 0 || pool == 0 || outputs == 0 || input.is_empty() || pad >= kernel {
+        if [kernel, stride, pool, enlarge, outputs].contains(&0) || input.is_empty() || pad >= kernel {
             return bad("sizes must be above 0, and the padding below the kernel's side".into());
         }
         if !(0.0..=1.0).contains(&config.slope) {
@@ -306,7 +326,11 @@ impl Layer {
             ));
         };
         let product = Grid { height, width, channels: outputs };
-        let output = Grid { height: height / pool, width: width / pool, channels: outputs };
+        if pool > 1 && enlarge > 1 {
+            return bad("it may pool or enlarge, not both".into());
+        }
+        let side = |n: usize| n / pool * enlarge;
+        let output = Grid { height: side(height), width: side(width), channels: outputs };
         if output.is_empty() {
             return bad(format!("windows of {pool} do not fit {height} × {width}"));
         }
@@ -320,19 +344,20 @@ impl Layer {
             // The input's few channels would fill vectors badly: each position gets its whole patch as channels.
             let patches = (0..product.positions()).map(|to| (0..all).map(|tap| meets(to, tap)).collect());
             let sizes = Sizes { outputs: padded(outputs), taps: 1, inputs: padded(all * input.channels) };
-            let links: Vec<(u32, u32, u32)> = (0..product.positions() as u32).map(|to| (to, 0, to)).collect();
+            let links: Vec<Link> =
+                (0..product.positions() as u32).map(|to| Link { to, tap: 0, from: to }).collect();
             (links, product.positions(), sizes, Some(patches.collect()))
         } else {
             let sizes = Sizes { outputs: padded(outputs), taps: all, inputs: padded(input.channels) };
             let links = (0..product.positions())
                 .flat_map(|to| (0..all).map(move |tap| (to, tap)))
-                .filter_map(|(to, tap)| Some((to as u32, tap as u32, meets(to, tap)?)))
+                .filter_map(|(to, tap)| Some(Link { to: to as u32, tap: tap as u32, from: meets(to, tap)? }))
                 .collect();
             (links, input.positions(), sizes, None)
         };
-        let lists = |count: usize, of: fn(&(u32, u32, u32)) -> (u32, (u32, u32))| {
+        let lists = |count: usize, at: fn(&Link) -> u32, pair: fn(&Link) -> (u32, u32)| {
             let mut lists = vec![vec![]; count];
-            links.iter().map(of).for_each(|(at, pair)| lists[at as usize].push(pair));
+            links.iter().for_each(|link| lists[at(link) as usize].push(pair(link)));
             Links::new(lists)
         };
         let depth = all * input.channels;
@@ -357,9 +382,9 @@ impl Layer {
             output,
             sizes,
             positions,
-            forward: lists(product.positions(), |l| (l.0, (l.1, l.2))),
-            backward: lists(positions, |l| (l.2, (l.1, l.0))),
-            taps: lists(sizes.taps, |l| (l.1, (l.0, l.2))),
+            forward: lists(product.positions(), |l| l.to, |l| (l.tap, l.from)),
+            backward: lists(positions, |l| l.from, |l| (l.tap, l.to)),
+            taps: lists(sizes.taps, |l| l.tap, |l| (l.to, l.from)),
             patches,
             weight,
             gain: affine.then(|| Parameter::new(format!("{name}.gain"), row, full_row, 1.0)),
@@ -444,16 +469,20 @@ impl Layer {
     fn activated(&self, pass: &Pass, y: &[Lanes], position: usize, channel: usize) -> Lanes {
         let (scale, shift, slope) = (pass.scale[channel], pass.shift[channel], self.config.slope);
         let at = |p: usize| {
-            let y = &y[p * self.sizes.outputs + channel].0;
+            let y = &y[p * self.sizes.outputs + channel];
             let mut z = Lanes::ZERO;
             for n in 0..LANES {
-                let t = y[n] * scale + shift;
+                let t = y.0[n] * scale + shift;
                 z.0[n] = if t > 0.0 { t } else { slope * t };
             }
             z
         };
         if self.config.pool == 1 {
-            return at(position);
+            let (enlarge, width) = (self.config.enlarge, self.output.width);
+            if enlarge == 1 {
+                return at(position);
+            }
+            return at(position / width / enlarge * self.product.width + position % width / enlarge);
         }
         let mut best = Lanes([f32::NEG_INFINITY; LANES]);
         for p in self.window(position) {
@@ -503,29 +532,33 @@ impl Layer {
         let channels = self.sizes.outputs;
         let (scale, shift, slope) = (pass.scale[channel], pass.shift[channel], self.config.slope);
         let (mean, inverse) = (pass.mean[channel], pass.inverse[channel]);
-        let y_here = &y[position * channels + channel].0;
+        let y_here = &y[position * channels + channel];
         let (mut d, mut normal) = (Lanes::ZERO, Lanes::ZERO);
-        let (output, first) = self.under(position);
-        let Some(output) = output else {
-            for n in 0..LANES {
-                normal.0[n] = (y_here[n] - mean) * inverse;
-            }
-            return (d, normal);
-        };
-        let from = &d_output[output * channels + channel].0;
         for n in 0..LANES {
-            normal.0[n] = (y_here[n] - mean) * inverse;
-            let t = y_here[n] * scale + shift;
-            d.0[n] = if t > 0.0 { from[n] } else { slope * from[n] };
+            normal.0[n] = (y_here.0[n] - mean) * inverse;
+        }
+        let (Some(output), place) = self.under(position) else { return (d, normal) };
+        let mut from = d_output[output * channels + channel];
+        // An enlarged position gets what all places of its square get.
+        for i in 1..self.config.enlarge * self.config.enlarge {
+            let (down, right) = (i / self.config.enlarge, i % self.config.enlarge);
+            let more = &d_output[(output + down * self.output.width + right) * channels + channel];
+            for n in 0..LANES {
+                from.0[n] += more.0[n];
+            }
+        }
+        for n in 0..LANES {
+            let t = y_here.0[n] * scale + shift;
+            d.0[n] = if t > 0.0 { from.0[n] } else { slope * from.0[n] };
         }
         if self.config.pool > 1 {
             // Of equals the first one is the maximum.
             for (i, p) in self.window(output).enumerate() {
-                let other = &y[p * channels + channel].0;
+                let other = &y[p * channels + channel];
                 for n in 0..LANES {
-                    let (t, o) = (y_here[n] * scale + shift, other[n] * scale + shift);
+                    let (t, o) = (y_here.0[n] * scale + shift, other.0[n] * scale + shift);
                     let (t, o) = (if t > 0.0 { t } else { slope * t }, if o > 0.0 { o } else { slope * o });
-                    let beaten = if i < first { o >= t } else { o > t };
+                    let beaten = if i < place { o >= t } else { o > t };
                     d.0[n] = if beaten { 0.0 } else { d.0[n] };
                 }
             }
@@ -533,13 +566,16 @@ impl Layer {
         (d, normal)
     }
 
-    /// The window that a product position is in, and its place there.
+    /// The window that a product position is in, and its place there; or the first place of its square.
     fn under(&self, position: usize) -> (Option<usize>, usize) {
-        let pool = self.config.pool;
-        if pool == 1 {
+        let (pool, enlarge) = (self.config.pool, self.config.enlarge);
+        if pool == 1 && enlarge == 1 {
             return (Some(position), 0);
         }
         let (y, x) = (position / self.product.width, position % self.product.width);
+        if enlarge > 1 {
+            return (Some((y * self.output.width + x) * enlarge), 0);
+        }
         let inside = y / pool < self.output.height && x / pool < self.output.width;
         (inside.then(|| y / pool * self.output.width + x / pool), y % pool * pool + x % pool)
     }
@@ -548,31 +584,30 @@ impl Layer {
     fn activation_backward(&mut self, engine: Engine, pass: &mut Pass, count: Count) {
         let (channels, positions) = (self.sizes.outputs, self.product.positions());
         let (panel, panel_out) = (positions * channels, self.output.positions() * channels);
-        let sums: Vec<(Vec<f64>, Vec<f64>)> = pass
+        let sums: Vec<Vec<[f64; 2]>> = pass
             .y
             .par_chunks(panel)
             .zip(pass.d_output.par_chunks(panel_out))
             .map(|(y, d_output)| {
-                let both = (0..channels).map(|c| {
-                    vectorised(engine, || {
-                        let (mut d_sum, mut dn_sum) = (Lanes::ZERO, Lanes::ZERO);
-                        for position in 0..positions {
+                let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
+                vectorised(engine, || {
+                    for position in 0..positions {
+                        for (c, (d_sum, dn_sum)) in sums.iter_mut().enumerate() {
                             let (d, normal) = self.slope_at(pass, y, d_output, position, c);
                             for n in 0..LANES {
                                 d_sum.0[n] += d.0[n];
                                 dn_sum.0[n] += d.0[n] * normal.0[n];
                             }
                         }
-                        (total(&d_sum), total(&dn_sum))
-                    })
+                    }
                 });
-                both.unzip()
+                sums.iter().map(|(d, dn)| [total(d), total(dn)]).collect()
             })
             .collect();
-        let add = |of: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| -> Vec<f64> {
-            (0..channels).map(|c| sums.iter().map(|s| of(s)[c]).sum()).collect()
+        let add = |which: usize| -> Vec<f64> {
+            (0..channels).map(|c| sums.iter().map(|panel| panel[c][which]).sum()).collect()
         };
-        let (d_sum, dn_sum) = (add(|s| &s.0), add(|s| &s.1));
+        let (d_sum, dn_sum) = (add(0), add(1));
         let as_f32 = |to: &mut Option<Parameter>, from: &[f64]| {
             if let Some(p) = to {
                 p.gradient.iter_mut().zip(from).for_each(|(g, s)| *g = *s as f32);
@@ -638,21 +673,19 @@ fn moments(
         .enumerate()
         .map(|(p, y)| {
             let mask = count.mask(p);
-            let channel = |c: usize| {
-                vectorised(engine, || {
-                    let (mut sum, mut squares) = (Lanes::ZERO, Lanes::ZERO);
-                    for position in 0..positions {
-                        let y = &y[position * channels + c].0;
+            let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
+            vectorised(engine, || {
+                for y in y.chunks_exact(channels) {
+                    for ((y, from), (sum, squares)) in y.iter().zip(&from).zip(&mut sums) {
                         for n in 0..LANES {
-                            let d = (y[n] - from[c]) * mask.0[n];
+                            let d = (y.0[n] - from) * mask.0[n];
                             sum.0[n] += d;
                             squares.0[n] += d * d;
                         }
                     }
-                    (total(&sum), total(&squares))
-                })
-            };
-            (0..channels).map(channel).collect()
+                }
+            });
+            sums.iter().map(|(sum, squares)| (total(sum), total(squares))).collect()
         })
         .collect();
     let n = (count.instances * positions) as f64;
@@ -871,22 +904,47 @@ impl Net {
         }
     }
 
-    /// Moves every parameter against its gradient.
-    pub fn step(&mut self, adam: Adam) {
+    /// Moves every parameter against its gradient; `decay` pulls the weights towards 0.
+    pub fn step(&mut self, adam: Adam, decay: f32) {
         for layer in &mut self.layers {
+            if decay > 0.0 {
+                let Parameter { values, gradient, .. } = &mut layer.weight;
+                gradient.iter_mut().zip(values).for_each(|(g, w)| *g += decay * *w);
+            }
             layer.learned_mut().for_each(|p| p.step(self.engine, adam));
             layer.pack(self.engine);
         }
     }
 
+    /// Writes the gradient of the output, given as [`Net::rows`] gives the output.
+    pub fn set_output_gradient(&self, passes: &mut Passes, rows: &[f32]) {
+        let grid = self.output();
+        let (channels, instances) = (padded(grid.channels), passes.count.instances);
+        assert_eq!(rows.len(), instances * grid.len());
+        let panels = self.output_gradient(passes).par_chunks_mut(grid.positions() * channels);
+        panels.zip(rows.par_chunks(LANES * grid.len())).for_each(|(panel, rows)| {
+            panel.fill(Lanes::ZERO);
+            for (n, row) in rows.chunks_exact(grid.len()).enumerate() {
+                for (to, pixel) in panel.chunks_exact_mut(channels).zip(row.chunks_exact(grid.channels)) {
+                    to.iter_mut().zip(pixel).for_each(|(to, v)| to.0[n] = *v);
+                }
+            }
+        });
+    }
+
+    /// Puts back the optimiser's state of every parameter.
+    pub fn restore_moments(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
+        self.layers.iter_mut().flat_map(Layer::learned_mut).try_for_each(|p| p.restore_moments(tensors))
+    }
+
+    /// The optimiser's state of every parameter.
+    pub fn saved_moments(&self) -> Vec<Tensor> {
+        self.learned().flat_map(Parameter::saved_moments).collect()
+    }
+
     /// All that is learned.
     pub fn learned(&self) -> impl Iterator<Item = &Parameter> {
         self.layers.iter().flat_map(Layer::learned)
-    }
-
-    /// All that is learned, to be restored.
-    pub fn learned_mut(&mut self) -> impl Iterator<Item = &mut Parameter> {
-        self.layers.iter_mut().flat_map(Layer::learned_mut)
     }
 
     /// Learned numbers and running statistics.
