@@ -23,7 +23,7 @@ use crate::kernels::{
     BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, apply, outer, padded,
     vectorised,
 };
-use crate::net::{Grid, LayerConfig, Net, Passes};
+use crate::net::{Grid, LayerConfig, Net, Passes, fresh};
 
 /// Instances that go through the net together when features are asked for.
 const TOGETHER: usize = 512;
@@ -323,7 +323,7 @@ impl Contrast {
         let Work { passes, packed, responses, gradient, of_rows } = &mut work;
         self.net.load(passes, count, |i, out| self.read(x.row(instances[i]), Some(i as u64), out));
         let learns = rates.net > 0.0;
-        self.net.forward(passes, learns);
+        self.net.forward(passes, if learns { fresh(self.steps + 1) } else { 0.0 });
 
         let (rows, biases) = self.task_rows();
         packed[0].pack(engine, &rows, sizes, false);
@@ -406,7 +406,7 @@ fn loss_and_slopes(
     gradient: &mut Operand,
 ) -> (f64, Vec<f32>) {
     let channels = biases.len();
-    let parts = gradient.parts(Role::Gradient, responses.len() / channels, channels, 1);
+    let parts = gradient.parts(Role::Gradient, responses.len() / channels, 1, channels);
     let panel = |(p, (mut part, responses)): (usize, (Part<'_>, &[Lanes]))| {
         let lane =
             |list: &[f32]| Lanes(std::array::from_fn(|n| list.get(p * LANES + n).copied().unwrap_or(0.0)));

@@ -14,7 +14,7 @@ use cadet::{Adam, AdamConfig, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::{Engine, Precision};
-use crate::net::{Grid, LayerConfig, Net, Norm, Passes};
+use crate::net::{Grid, LayerConfig, Net, Norm, Passes, fresh};
 
 /// Instances that go through the net together when responses are asked for.
 const TOGETHER: usize = 512;
@@ -174,7 +174,7 @@ impl Descent {
         let Self { net, passes, decay, steps } = self;
         assert_eq!(x.width(), net.input().len(), "the model was made for instances of another size");
         net.load(passes, instances.len(), |i, out| out.copy_from_slice(x.row(instances[i])));
-        net.forward(passes, rate > 0.0);
+        net.forward(passes, if rate > 0.0 { fresh(*steps + 1) } else { 0.0 });
         let mut rows = vec![0.0; instances.len() * net.output().len()];
         net.rows(passes, &mut rows);
         let loss = slopes(&mut rows);

@@ -16,8 +16,11 @@ use crate::kernels::{
 /// Numbers that are updated together by one thread.
 const UPDATED: usize = 1 << 15;
 
-/// How much of a new batch goes into the running statistics.
-const FRESH: f32 = 0.1;
+/// How much of batch number `step`, from 1, goes into the running statistics: a tenth, but the first batches, which are all
+/// there is, give their plain mean.
+pub fn fresh(step: u64) -> f32 {
+    (1.0 / step.max(1) as f32).max(0.1)
+}
 
 /// Height, width and channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -418,15 +421,15 @@ impl Layer {
     }
 
     /// Finds `t = scale·y + shift` of this pass.
-    fn normalise(&mut self, engine: Engine, pass: &mut Pass, count: Count, learn: bool) {
+    fn normalise(&mut self, engine: Engine, pass: &mut Pass, count: Count, fresh: f32) {
         let channels = self.sizes.outputs;
         let (mean, variance) = moments(engine, &pass.y, self.product.positions(), channels, count);
-        if let Some([running_mean, running_variance]) = self.running.as_mut().filter(|_| learn) {
+        if let Some([running_mean, running_variance]) = self.running.as_mut().filter(|_| fresh > 0.0) {
             // The running variance is the unbiased one, as is usual.
             let n = (count.instances * self.product.positions()) as f32;
             let unbiased = n / (n - 1.0).max(1.0);
             let towards = |running: &mut [f32], now: &[f32], scale: f32| {
-                running.iter_mut().zip(now).for_each(|(r, v)| *r += FRESH * (v * scale - *r));
+                running.iter_mut().zip(now).for_each(|(r, v)| *r += fresh * (v * scale - *r));
             };
             // Padding has no spread, and stays out.
             let outputs = self.config.outputs;
@@ -498,7 +501,7 @@ impl Layer {
     fn emit(&self, engine: Engine, pass: &Pass, count: Count, out: &mut Operand) {
         let (channels, positions) = (self.sizes.outputs, self.output.positions());
         let panel = self.product.positions() * channels;
-        let parts = out.parts(Role::Input, count.panels() * positions, channels, positions);
+        let parts = out.parts(Role::Input, count.panels(), positions, channels);
         let panels = parts.into_par_iter().zip(pass.y.par_chunks(panel)).enumerate();
         panels.for_each(|(p, (mut part, y))| {
             let mask = count.mask(p);
@@ -624,7 +627,7 @@ impl Layer {
 
         let mut d_y = std::mem::replace(&mut pass.d_y, Operand::new(engine));
         let (layer, pass_ref) = (&*self, &*pass);
-        let parts = d_y.parts(Role::Gradient, count.panels() * positions, channels, positions);
+        let parts = d_y.parts(Role::Gradient, count.panels(), positions, channels);
         let panels = parts
             .into_par_iter()
             .zip(pass_ref.y.par_chunks(panel).zip(pass_ref.d_output.par_chunks(panel_out)))
@@ -775,8 +778,7 @@ impl Net {
         passes.count = Count { instances: count };
         let (grid, positions, channels) = (layer.input, layer.positions, layer.sizes.inputs);
         let patches = layer.patches.as_deref().unwrap_or_default();
-        let parts =
-            passes.layers[0].x.parts(Role::Input, passes.count.panels() * positions, channels, positions);
+        let parts = passes.layers[0].x.parts(Role::Input, passes.count.panels(), positions, channels);
         parts.into_par_iter().enumerate().for_each_init(
             || (vec![0.0; grid.len()], vec![Lanes::ZERO; grid.len()]),
             |(pixels, panel), (p, mut part)| {
@@ -827,13 +829,13 @@ impl Net {
         self.layers[i].emit(self.engine, &before[i], passes.count, next);
     }
 
-    /// A pass in training: layers normalise by the batch and, with `learn`, remember its statistics.
-    pub fn forward(&mut self, passes: &mut Passes, learn: bool) {
+    /// A pass in training: layers normalise by the batch, and `fresh` of its statistics go into the running ones.
+    pub fn forward(&mut self, passes: &mut Passes, fresh: f32) {
         for i in 0..self.layers.len() {
             self.product(i, passes);
             let (layer, pass) = (&mut self.layers[i], &mut passes.layers[i]);
             match layer.config.norm {
-                Some(_) => layer.normalise(self.engine, pass, passes.count, learn),
+                Some(_) => layer.normalise(self.engine, pass, passes.count, fresh),
                 None => layer.settle(pass),
             }
             self.hand_on(i, passes);

@@ -235,7 +235,7 @@ fn pooling_enlarging_leaky_slopes_and_biases_have_burns_gradients() {
     let mut net = Net::new("net", grid, &pooled(), engine, &mut Rng::at(6, Purpose::Init, [0, 0])).unwrap();
     let mut passes = net.passes();
     net.load(&mut passes, count, |i, out| out.copy_from_slice(&x[i * grid.len()..][..grid.len()]));
-    net.forward(&mut passes, true);
+    net.forward(&mut passes, 1.0);
     let output = net.output();
     let mut found = vec![0.0; count * output.len()];
     net.rows(&passes, &mut found);
@@ -320,7 +320,7 @@ fn a_bf16_layer_is_as_exact_as_its_rounding() {
         let mut net = Net::new("net", grid, layers, engine, &mut Rng::at(9, Purpose::Init, [0, 0])).unwrap();
         let mut passes = net.passes();
         net.load(&mut passes, PAIRS, |i, out| out.copy_from_slice(&x[i * grid.len()..][..grid.len()]));
-        net.forward(&mut passes, false);
+        net.forward(&mut passes, 0.0);
         let mut rows = vec![0.0; PAIRS * net.output().len()];
         net.rows(&passes, &mut rows);
         Some(rows)

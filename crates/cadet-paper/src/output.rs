@@ -11,6 +11,7 @@ use cadet::Error;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How far a run has come, and how long it will take.
+#[derive(Debug)]
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {

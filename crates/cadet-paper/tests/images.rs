@@ -38,6 +38,8 @@ fn table_2_has_every_row_and_a_stopped_run_goes_on() {
         "cifar10,maf,conditional,random,features,1,1,1",
         "cifar10,ratio,separate,none,features,1,1,1",
         "cifar10,ratio,separate,none,raw,1,1,1",
+        "cifar10,deep-svdd,separate,none,raw,1,1,1",
+        "cifar10,deep-svdd-soft,separate,none,raw,1,1,1",
         "cifar10,ratio,conditional,learned64,features,2,2,1",
         "cifar10,ratio,conditional,label,features,2,2,1",
     ] {

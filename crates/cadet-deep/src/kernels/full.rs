@@ -316,9 +316,9 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         a_panel: to * outputs * LANES,
         b_panel: from * inputs * LANES,
         a_link: outputs * LANES,
-        b_link: inputs * LANES,
+        b_link: LANES * LANES,
         a_step: 1,
-        b_step: inputs,
+        b_step: LANES,
         depth: LANES,
         a_rows: ROWS * LANES,
         out_row: taps * inputs,
@@ -328,42 +328,34 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         for tap in 0..taps {
             let out = &mut out[tap * inputs + column..];
             assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-            // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; x, turned, has
-            // `panels · from` times 32 rows of `inputs` floats and `column + 32 ≤ inputs`; out was just checked.
+            // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
+            // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; out was just checked.
             unsafe {
                 let a = d.as_ptr().cast::<f32>().add(first * LANES);
-                let b = x.as_ptr().cast::<f32>().add(column);
+                let b = x.as_ptr().cast::<f32>().add(column * from * LANES);
                 dispatch::<LANES>(kernel, links.at(tap), strides, a, b, out.as_mut_ptr());
             }
         }
     }
 }
 
-/// Writes 16 channels of 32 instances as 32 rows with the channels innermost: row n of `out` is `width` times 32 long, and
-/// the channels go to half `half` of its part `place`.
-pub(super) fn turn(
-    _kernel: Kernel,
-    rows: &[Lanes; BLOCK],
-    out: &mut [Lanes],
-    width: usize,
-    place: usize,
-    half: usize,
-) {
-    assert!(out.len() == LANES * width && place < width && half < 2);
+/// Writes 16 channels of 32 instances as 32 rows with the channels innermost, into the first or second half of the rows.
+pub(super) fn turn(_kernel: Kernel, rows: &[Lanes; BLOCK], out: &mut [Lanes], half: usize) {
+    assert!(out.len() == LANES && half < 2);
     #[cfg(target_arch = "x86_64")]
     if matches!(_kernel, Kernel::Avx512 { .. }) {
         for n in (0..LANES).step_by(BLOCK) {
             // SAFETY: the kernel has AVX-512; both blocks of 16 × 16 floats are inside the slices.
             unsafe {
                 let from = rows.as_ptr().cast::<f32>().add(n);
-                let to = out.as_mut_ptr().cast::<f32>().add((n * width + place) * LANES + half * BLOCK);
-                turn_16(from, LANES, to, width * LANES);
+                let to = out.as_mut_ptr().cast::<f32>().add(n * LANES + half * BLOCK);
+                turn_16(from, LANES, to, LANES);
             }
         }
         return;
     }
-    for (n, out) in out.chunks_exact_mut(width).enumerate() {
-        let to = &mut out[place].0[half * BLOCK..][..BLOCK];
+    for (n, out) in out.iter_mut().enumerate() {
+        let to = &mut out.0[half * BLOCK..][..BLOCK];
         to.iter_mut().zip(rows).for_each(|(to, row)| *to = row.0[n]);
     }
 }

@@ -174,7 +174,8 @@ pub enum Role {
 /// Activations or gradients in the forms that products read; each has as many rows as there are channels.
 ///
 /// The first form is for [`apply`]: the channels themselves, or bf16 pairs of channels. The second is for [`outer`]:
-/// an input turned so that channels are innermost (bf16: in pairs of instances), a gradient's bf16 rows.
+/// an input turned so that channels are innermost (bf16: in pairs of instances), a gradient's bf16 rows. Within a panel it
+/// has 32 channels of all positions before the next 32, since that is what a block of the weights' gradient reads.
 #[derive(Debug, Clone)]
 pub enum Operand {
     /// Single precision.
@@ -183,7 +184,7 @@ pub enum Operand {
     Bf16([Vec<Line>; 2]),
 }
 
-/// A run of positions of an operand, to be written.
+/// A panel of an operand, to be written.
 #[derive(Debug)]
 pub enum Part<'a> {
     /// Single precision.
@@ -201,9 +202,9 @@ impl Operand {
         }
     }
 
-    /// Makes room for `positions` (over all panels) and cuts it into parts of `per` positions.
-    pub fn parts(&mut self, role: Role, positions: usize, channels: usize, per: usize) -> Vec<Part<'_>> {
-        let (len, chunk) = (positions * channels, (per * channels).max(1));
+    /// Makes room for `panels` of `positions` each and gives the panels.
+    pub fn parts(&mut self, role: Role, panels: usize, positions: usize, channels: usize) -> Vec<Part<'_>> {
+        let (len, chunk) = (panels * positions * channels, (positions * channels).max(1));
         match self {
             Operand::F32([straight, turned]) => {
                 straight.resize(len, Lanes::ZERO);
@@ -238,7 +239,7 @@ impl Operand {
 pub const BLOCK: usize = 16;
 
 impl Part<'_> {
-    /// Writes block `block` of 16 channels at a position of this part.
+    /// Writes block `block` of 16 channels at a position.
     pub fn put(
         &mut self,
         engine: Engine,
@@ -249,21 +250,22 @@ impl Part<'_> {
         rows: &[Lanes; BLOCK],
     ) {
         let at = position * channels;
+        // Where these 16 channels are in the second form.
+        let turned_at = |len: usize| (block / 2 * (len / channels) + position) * LANES;
         match self {
             Part::F32([straight, turned]) => {
                 straight[at + block * BLOCK..][..BLOCK].copy_from_slice(rows);
                 if role == Role::Input {
-                    let (width, place) = (channels / LANES, block / 2);
-                    full::turn(engine.kernel, rows, &mut turned[at..at + channels], width, place, block % 2);
+                    let to = turned_at(turned.len());
+                    full::turn(engine.kernel, rows, &mut turned[to..to + LANES], block % 2);
                 }
             }
             Part::Bf16([paired, other]) => {
                 let Some(tiles) = engine.tiles else { return };
-                let (paired, other) = (&mut paired[at..at + channels], &mut other[at..at + channels]);
                 // Tiles of 32 channels: 16 pairs for the first half of the panel, then 16 for the second.
-                let pairs = block / 2 * LANES + block % 2 * (BLOCK / 2);
-                let other = &mut other[block * BLOCK..][..BLOCK];
-                tiles.put(rows, role == Role::Input, &mut paired[pairs..], other);
+                let pairs = at + block / 2 * LANES + block % 2 * (BLOCK / 2);
+                let to = turned_at(other.len()) + block % 2 * BLOCK;
+                tiles.put(rows, role == Role::Input, &mut paired[pairs..], &mut other[to..to + BLOCK]);
             }
         }
     }

@@ -219,8 +219,8 @@ impl Tiles {
             panels,
             a_panel: to * outputs * 64,
             b_panel: from * inputs * 64,
-            a_link: outputs * 64,
-            b_link: inputs * 64,
+            a_link: 2 * TILE,
+            b_link: 2 * TILE,
             depth: 1,
             b_step: 0,
             a_second: TILE,
@@ -233,10 +233,10 @@ impl Tiles {
                 for tap in 0..taps {
                     let out = &mut out[tap * inputs + column..];
                     assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-                    // SAFETY: a line of d per output, `first + 32 ≤ outputs`, and one of x per input, in tiles of 16 inputs:
-                    // `column + 32 ≤ inputs`; out was just checked.
+                    // SAFETY: a panel of d has `outputs/32` times `to` pairs of tiles, one of x `inputs/32` times `from`;
+                    // `first + 32 ≤ outputs` and `column + 32 ≤ inputs`; out was just checked.
                     unsafe {
-                        let (a, b) = (d[first..].as_ptr().cast(), x[column..].as_ptr().cast());
+                        let (a, b) = (d[first * to..].as_ptr().cast(), x[column * from..].as_ptr().cast());
                         block(links.at(tap), strides, a, b, out.as_mut_ptr().cast());
                     }
                 }

@@ -121,8 +121,13 @@ impl Table {
                             rows.push(ratio(Mode::Separate, None, Input::Features));
                             rows.extend(Init::ALL.map(|init| conditional(init, Input::Features)));
                         }
+                        // Over pixels, a model for each of 120 tasks and more would take days.
                         if k <= 2 {
-                            rows.push(ratio(Mode::Separate, None, Input::Raw));
+                            let row = ratio(Mode::Separate, None, Input::Raw);
+                            rows.push(row);
+                            rows.extend(
+                                [Method::DeepSvdd, Method::SoftSvdd].map(|method| Row { method, ..row }),
+                            );
                         }
                     }
                     Table::Table3 => {

@@ -13,6 +13,12 @@ pub(crate) enum Method {
     Gaussian,
     /// A masked autoregressive flow.
     Maf,
+    /// Deep SVDD with the hard objective.
+    #[value(name = "deep-svdd")]
+    DeepSvdd,
+    /// Deep SVDD with the soft objective.
+    #[value(name = "deep-svdd-soft")]
+    SoftSvdd,
 }
 
 /// One model for all tasks, or one for each.
@@ -45,6 +51,8 @@ impl Method {
             Method::Ratio => "ratio",
             Method::Gaussian => "gaussian",
             Method::Maf => "maf",
+            Method::DeepSvdd => "deep-svdd",
+            Method::SoftSvdd => "deep-svdd-soft",
         }
     }
 }

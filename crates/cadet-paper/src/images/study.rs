@@ -32,8 +32,8 @@ pub(crate) struct Study {
     pub dataset: &'static str,
     pub input: Input,
     pub x: Instances,
-    /// Colours of a pixel; pixels stand colour by colour within a place.
-    pub channels: usize,
+    /// Mean and spread of each colour before they were brought to 0 and 1; colours stand together within a place.
+    pub colours: Vec<(f64, f64)>,
     pub labels: Vec<u8>,
     pub categories: usize,
     /// How many images there are to learn from, validation included.
@@ -62,6 +62,7 @@ impl Study {
             labels.extend_from_slice(&images.labels);
         }
         let learn = set.train.len();
+        let mut colours = Vec::new();
         for c in 0..channels {
             let of = |part: &[f32]| -> (f64, f64) {
                 let values = part.iter().skip(c).step_by(channels).map(|v| f64::from(*v));
@@ -73,6 +74,7 @@ impl Study {
             let sd = sd.max(1e-6);
             let every = pixels.iter_mut().skip(c).step_by(channels);
             every.for_each(|v| *v = ((f64::from(*v) - mean) / sd) as f32);
+            colours.push((mean, sd));
         }
         let x = Instances::new(SIDE * SIDE * channels, pixels)?;
         let sketch = match features {
@@ -80,7 +82,7 @@ impl Study {
             None => sketch(&x, channels, learn)?,
         };
         let categories = set.train.categories;
-        Ok(Self { dataset, input: Input::Raw, x, channels, labels, categories, learn, sketch })
+        Ok(Self { dataset, input: Input::Raw, x, colours, labels, categories, learn, sketch })
     }
 
     /// Features in the order of the images whose labels are given.
@@ -94,7 +96,16 @@ impl Study {
         let x = Instances::new(train.width(), rows)?;
         let Labels { list, categories, learn } = labels;
         let sketch = x.clone();
-        Ok(Self { dataset, input: Input::Features, x, channels: 1, labels: list, categories, learn, sketch })
+        Ok(Self {
+            dataset,
+            input: Input::Features,
+            x,
+            colours: vec![],
+            labels: list,
+            categories,
+            learn,
+            sketch,
+        })
     }
 
     /// The labels of the images to test on.

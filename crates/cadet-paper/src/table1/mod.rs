@@ -12,7 +12,7 @@ mod study;
 mod summary;
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
-use crate::output::{Bar, cpu_seconds, write_file};
+use crate::output::{Bar, cpu_seconds};
 use features::Reading;
 use fit::{Effort, Init, Knowledge, Method};
 use protocol::{Figure, On, SizeFigure, Split, exposure_figures, label_figures};
