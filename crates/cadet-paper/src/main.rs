@@ -1,5 +1,6 @@
 //! The paper's tables: figures of our own beside the published ones.
 
+mod contrast;
 mod images;
 mod journal;
 mod output;
@@ -44,6 +45,8 @@ enum Command {
     ///
     /// Example: cadet-paper mnist --data mnist
     Mnist(images::Args),
+    Simclr(contrast::simclr::Args),
+    Csi(contrast::csi::Args),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
         Command::Generalise(args) => images::run(args, images::Table::Generalise),
         Command::Mnist(args) => images::run(args, images::Table::Mnist),
         Command::Similarity(args) => images::run_similarity(args),
+        Command::Simclr(args) => contrast::simclr::run(args),
+        Command::Csi(args) => contrast::csi::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

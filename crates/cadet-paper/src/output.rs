@@ -1,5 +1,6 @@
 //! What people see: results on stdout, everything else on stderr.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,21 +15,34 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar on a terminal; nothing elsewhere.
+    /// A bar of table rows on a terminal; nothing elsewhere.
     pub fn new(what: &'static str, of: u64) -> Self {
+        Self::counting(what, "rows", of)
+    }
+
+    /// A bar of something else.
+    pub fn counting(what: impl Into<Cow<'static, str>>, unit: &'static str, of: u64) -> Self {
         let target = match std::io::stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         };
         let bar = ProgressBar::with_draw_target(Some(of), target).with_message(what);
-        let style = "{msg} {wide_bar} {prefix}{pos}/{len} rows, {elapsed} gone, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let style =
+            format!("{{msg}} {{wide_bar}} {{prefix}}{{pos}}/{{len}} {unit}, {{elapsed}} gone, {{eta}} left");
+        let style = ProgressStyle::with_template(&style);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_secs(1));
         Self(bar)
     }
 
     pub fn done(&self, count: u64) {
         self.0.inc(count);
+    }
+
+    /// What an earlier run has done; it says nothing about the time left.
+    pub fn skip(&self, count: u64) {
+        self.0.inc(count);
+        self.0.reset_eta();
     }
 
     /// How far the row at hand has come.

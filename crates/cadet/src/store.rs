@@ -632,29 +632,42 @@ impl Checkpoint {
 
     /// Remembers where a stage stands.
     pub fn save(&self, stage: &str, model: &dyn Estimator, progress: &Progress) -> Result<()> {
-        fs::create_dir_all(&self.folder).map_err(|e| Error::io(&self.folder, e))?;
         let (steps, optimiser) = model.optimiser();
         let mut pack = Pack::default();
         pack.tensors("now.", model.parameters());
         pack.tensors("optimiser.", optimiser);
         progress.best.iter().for_each(|best| pack.tensors("best.", best.clone()));
+        let history = serde_json::to_string(&progress.history)
+            .map_err(|e| Error::store(self.path(stage), e.to_string()))?;
+        self.write(stage, &pack, &[("history", history), ("steps", steps.to_string())])
+    }
+
+    /// Remembers where a stage of another kind stands: tensors, and a note to go with them.
+    pub fn save_state(&self, stage: &str, tensors: Vec<Tensor>, note: &str) -> Result<()> {
+        let mut pack = Pack::default();
+        pack.tensors("now.", tensors);
+        self.write(stage, &pack, &[("note", note.to_owned())])
+    }
+
+    /// What [`Checkpoint::save_state`] was given; `None` where the stage had not begun.
+    pub fn load_state(&self, stage: &str) -> Result<Option<(Vec<Tensor>, String)>> {
+        let Some((file, metadata)) = self.read(stage)? else { return Ok(None) };
+        let note = metadata.get("note").ok_or_else(|| file.error("does not say \"note\""))?;
+        Ok(Some((file.with_prefix("now.")?, note.clone())))
+    }
+
+    fn write(&self, stage: &str, pack: &Pack, notes: &[(&str, String)]) -> Result<()> {
+        fs::create_dir_all(&self.folder).map_err(|e| Error::io(&self.folder, e))?;
         let path = self.path(stage);
-        let history =
-            serde_json::to_string(&progress.history).map_err(|e| Error::store(&path, e.to_string()))?;
-        let metadata = [
-            ("about", self.about.clone()),
-            ("history", history),
-            ("steps", steps.to_string()),
-            ("sha256", pack.digest()),
-        ];
-        let metadata = metadata.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+        let own = [("about", self.about.clone()), ("sha256", pack.digest())];
+        let metadata = own.iter().chain(notes).map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
         let partial = path.with_extension("partial");
         pack.write(&partial, Some(metadata))?;
         fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))
     }
 
-    /// Puts a stage back to where it stood; `None` where it had not begun.
-    pub fn load(&self, stage: &str, model: &mut dyn Estimator) -> Result<Option<Progress>> {
+    /// A stage's file, checked, and what it says about itself.
+    fn read(&self, stage: &str) -> Result<Option<(Opened, HashMap<String, String>)>> {
         let path = self.path(stage);
         if !path.exists() {
             return Ok(None);
@@ -665,15 +678,20 @@ impl Checkpoint {
             .map_err(|e| file.error(format!("is not a checkpoint: {e}")))?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         if metadata.get("about") != Some(&self.about) {
-            let what =
-                "was made with other data or settings: use those again, or start anew without --resume";
+            let what = "was made with other data or settings: use those again, or delete it to start anew";
             return Err(file.error(what));
         }
         let tensors = file.tensors()?;
         let mut entries: Vec<_> = tensors.iter().map(|(name, view)| (name, view.data())).collect();
         if metadata.get("sha256") != Some(&digest(&mut entries)) {
-            return Err(file.error("is damaged: start anew without --resume"));
+            return Err(file.error("is damaged: delete it to start anew"));
         }
+        Ok(Some((file, metadata)))
+    }
+
+    /// Puts a stage back to where it stood; `None` where it had not begun.
+    pub fn load(&self, stage: &str, model: &mut dyn Estimator) -> Result<Option<Progress>> {
+        let Some((file, metadata)) = self.read(stage)? else { return Ok(None) };
         let field =
             |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
         let history: History =

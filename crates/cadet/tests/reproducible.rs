@@ -8,7 +8,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use cadet::estimator::Estimator;
+use cadet::estimator::{Estimator, Tensor};
 use cadet::model::Model;
 use cadet::pipeline::{self, Log, Observe, Stage};
 use cadet::settings::Settings;
@@ -262,4 +262,24 @@ fn a_damaged_checkpoint_is_an_error_and_no_panic() {
         let error = resume().expect("a panic").unwrap_err();
         assert!(error.to_string().contains("damaged"), "{error}");
     }
+}
+
+#[test]
+fn a_state_of_another_kind_comes_back_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("net");
+    let checkpoint = Checkpoint::of(&model, "this run");
+    assert!(checkpoint.load_state("net").unwrap().is_none());
+    let tensors = vec![Tensor { name: "w".into(), shape: vec![1, 2, 1], values: vec![0.5, -3.0] }];
+    checkpoint.save_state("net", tensors.clone(), "epoch 3").unwrap();
+    assert_eq!(checkpoint.load_state("net").unwrap(), Some((tensors, "epoch 3".to_owned())));
+    let error = Checkpoint::of(&model, "another run").load_state("net").unwrap_err().to_string();
+    assert!(error.contains("net.checkpoint") && error.contains("other data or settings"), "{error}");
+    let path = checkpoint.folder().join("net.checkpoint");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(checkpoint.load_state("net").unwrap_err().to_string().contains("damaged"));
+    checkpoint.remove().unwrap();
+    assert!(!checkpoint.exists());
 }
