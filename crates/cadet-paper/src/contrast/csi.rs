@@ -3,22 +3,20 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use cadet::TaskId;
 use cadet::metrics::auc;
-use cadet::rng::{Purpose, Rng};
 use cadet::store::Checkpoint;
 use cadet_deep::csi::{Scorer, describe_turns};
 use cadet_deep::{CsiConfig, device};
 use serde::{Deserialize, Serialize};
 
 use super::{Common, about, create, images, learn};
+use crate::images::tasks::{ActiveTasks, validating};
 use crate::journal::Journal;
 use crate::output::{Bar, print, write_file};
 
 /// The paper's figures for k = 1, 2, 3, 4.
 const PAPER: [f64; 4] = [94.28, 62.53, 55.78, 53.78];
-
-/// One image in ten validates other methods; CSI learns from the same nine as they do.
-const HELD_OUT: usize = 10;
 
 /// CSI on the active-category tasks of CIFAR10 (ResNet-18, turned images), a training for each task.
 ///
@@ -65,7 +63,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (None, None) => PathBuf::from("experiments/results/csi"),
     };
     let set = common.read()?;
-    let tasks = exposed(&set.train.labels, set.train.categories as u8, args.k, common.seed);
+    let tasks = ActiveTasks::new(set.train.categories, args.k.into())?;
+    // Images that validate other methods are left out: CSI learns from the same ones as they do.
+    let validates = validating(set.train.len(), set.train.len(), common.seed);
+    let exposures = tasks.expose(&set.train.labels, set.train.len(), common.seed)?;
+    let exposures = exposures.filter(|_, image| !validates[image.0 as usize]);
+    let audience = |task: usize| exposures.audience(TaskId(task as u32)).instances;
     if let Some(unknown) = args.tasks.iter().find(|task| **task >= tasks.len()) {
         let why = format!("there are {}, numbered from 0, found {unknown}", tasks.len());
         return Err(cadet::Error::config("--tasks", why).into());
@@ -82,10 +85,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (train, test) = (images(&set.train)?, images(&set.test)?);
     let everything: Vec<u32> = (0..test.len() as u32).collect();
     let per_epoch = |of: &[u32]| (of.len() / training.batch).max(1);
-    let batches = wanted.iter().map(|task| per_epoch(&tasks[*task].images) * epochs).sum::<usize>();
+    let batches = wanted.iter().map(|task| per_epoch(audience(*task)) * epochs).sum::<usize>();
     let bar = Bar::counting(format!("csi k={}", args.k), "batches", batches as u64);
     for task in &wanted {
-        let Task { classes, images: exposed } = &tasks[*task];
+        let (classes, exposed) = (tasks.categories(*task), audience(*task));
         if journal.entries().iter().any(|o| o.task == *task) {
             bar.skip((per_epoch(exposed) * epochs) as u64);
             continue;
@@ -103,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let auc = auc(&active, &others).ok_or(cadet::Error::Diverged { epoch: epochs, loss: f64::NAN })?;
         journal.append(vec![Outcome {
             task: *task,
-            classes: classes.clone(),
+            classes,
             images: exposed.len(),
             first_loss: losses.first().copied().unwrap_or(f64::NAN),
             last_loss: losses.last().copied().unwrap_or(f64::NAN),
@@ -153,61 +156,4 @@ fn report(
         100.0 * mean
     );
     print(&text)
-}
-
-/// A task: its active classes, and the images that it was shown.
-#[derive(Debug)]
-struct Task {
-    classes: Vec<u8>,
-    images: Vec<u32>,
-}
-
-/// All tasks with `k` active classes. Each image is exposed to one task, any of those that are active for its class.
-fn exposed(labels: &[u8], categories: u8, k: u8, seed: u64) -> Vec<Task> {
-    let subsets = (0u32..1 << categories).filter(|set| set.count_ones() == u32::from(k));
-    let mut tasks: Vec<Task> = subsets
-        .map(|set| (0..categories).filter(|class| set >> class & 1 == 1).collect())
-        .map(|classes| Task { classes, images: Vec::new() })
-        .collect();
-    tasks.sort_by(|a, b| a.classes.cmp(&b.classes));
-    let active: Vec<Vec<usize>> = (0..categories)
-        .map(|class| (0..tasks.len()).filter(|t| tasks[*t].classes.contains(&class)).collect())
-        .collect();
-    let mut order: Vec<u32> = (0..labels.len() as u32).collect();
-    Rng::at(seed, Purpose::Split, [0, 0]).shuffle(&mut order);
-    let mut train = order.split_off(order.len() / HELD_OUT);
-    train.sort_unstable();
-    for image in train {
-        let of_class = &active[usize::from(labels[image as usize])];
-        let rng = &mut Rng::at(seed, Purpose::Split, [1, image.into()]);
-        tasks[of_class[rng.below(of_class.len())]].images.push(image);
-    }
-    tasks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_image_goes_to_one_task_that_is_active_for_it() {
-        let labels: Vec<u8> = (0..2000).map(|i| (i % 10) as u8).collect();
-        for (k, count) in [(1, 10), (2, 45), (5, 252), (9, 10)] {
-            let tasks = exposed(&labels, 10, k, 3);
-            assert_eq!(tasks.len(), count);
-            let mut seen = vec![0; labels.len()];
-            for task in &tasks {
-                assert_eq!(task.classes.len(), usize::from(k));
-                for image in &task.images {
-                    seen[*image as usize] += 1;
-                    assert!(task.classes.contains(&labels[*image as usize]));
-                }
-            }
-            assert!(seen.iter().all(|n| *n <= 1));
-            assert_eq!(seen.iter().sum::<u32>(), 1800);
-        }
-        let tasks = exposed(&labels, 10, 2, 3);
-        assert_eq!((&tasks[0].classes[..], &tasks[44].classes[..]), (&[0, 1][..], &[8, 9][..]));
-        assert!(tasks.iter().all(|t| (10..80).contains(&t.images.len())));
-    }
 }

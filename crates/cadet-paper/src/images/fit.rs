@@ -25,7 +25,7 @@ use rayon::prelude::*;
 
 use super::row::{Init, Method, Mode, Row};
 use super::study::{Input, Study};
-use super::tasks::ActiveTasks;
+use super::tasks::{ActiveTasks, validating};
 use crate::output::Bar;
 
 /// How long everything is trained; `--smoke` makes it tiny.
@@ -86,7 +86,7 @@ pub(crate) struct Split {
 impl Split {
     pub fn new(study: &Study, k: usize, seed: u64) -> Result<Self> {
         let tasks = ActiveTasks::new(study.categories, k)?;
-        let validates = study.validates(seed);
+        let validates = validating(study.learn, study.labels.len(), seed);
         let exposed = tasks.expose(&study.labels[..study.learn], study.labels.len(), seed)?;
         let part = |validation: bool| exposed.filter(|_, image| validates[image.0 as usize] == validation);
         let (train, valid) = (part(false), part(true));

@@ -6,7 +6,7 @@ mod similarity;
 mod smoke;
 mod study;
 mod summary;
-mod tasks;
+pub(crate) mod tasks;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

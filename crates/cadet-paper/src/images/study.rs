@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::Result;
 use cadet::init::project::Descriptions;
-use cadet::rng::{Purpose, Rng};
 use cadet::{At, Error, Instances};
 use cadet_data::{ImageSet, Images};
 
@@ -116,15 +115,6 @@ impl Study {
     /// The images to test on.
     pub fn test(&self) -> Vec<u32> {
         (self.learn as u32..self.labels.len() as u32).collect()
-    }
-
-    /// Which of the images to learn from validate: a tenth, at most 5,000.
-    pub fn validates(&self, seed: u64) -> Vec<bool> {
-        let mut order: Vec<usize> = (0..self.learn).collect();
-        Rng::at(seed, Purpose::Split, [0, 0]).shuffle(&mut order);
-        let mut validates = vec![false; self.labels.len()];
-        order.iter().take((self.learn / 10).min(5_000)).for_each(|i| validates[*i] = true);
-        validates
     }
 }
 
@@ -241,9 +231,6 @@ mod tests {
         let (a, b) = (set.train.picture(0)[1024], set.train.picture(0)[1025]);
         assert_eq!(a < b, study.x.row(0)[1] < study.x.row(0)[4]);
         assert_eq!(study.sketch.len(), 25);
-        let validates = study.validates(1);
-        assert_eq!(validates.iter().filter(|v| **v).count(), 2);
-        assert!(!validates[20..].contains(&true));
     }
 
     #[test]

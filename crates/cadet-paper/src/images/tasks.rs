@@ -42,6 +42,11 @@ impl ActiveTasks {
         self.active[task] >> category & 1 == 1
     }
 
+    /// The active categories of a task, ascending.
+    pub fn categories(&self, task: usize) -> Vec<u8> {
+        (0..32).filter(|c| self.is_active(task, *c)).collect()
+    }
+
     /// How many categories two tasks share.
     pub fn overlap(&self, a: usize, b: usize) -> u32 {
         (self.active[a] & self.active[b]).count_ones()
@@ -83,6 +88,15 @@ impl ActiveTasks {
     }
 }
 
+/// Which of the first `learn` images validate: a tenth, at most 5,000. They are the same for every method.
+pub(crate) fn validating(learn: usize, images: usize, seed: u64) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..learn).collect();
+    Rng::at(seed, Purpose::Split, [0, 0]).shuffle(&mut order);
+    let mut validates = vec![false; images];
+    order.iter().take((learn / 10).min(5_000)).for_each(|i| validates[*i] = true);
+    validates
+}
+
 #[cfg(test)]
 mod tests {
     use cadet::TaskId;
@@ -117,6 +131,9 @@ mod tests {
             // 4000 images over 120 tasks: 33 or so each.
             assert!((10..70).contains(&audience.instances.len()));
         }
+        let validates = validating(4000, 5000, 7);
+        assert_eq!(validates.iter().filter(|v| **v).count(), 400);
+        assert!(!validates[4000..].contains(&true) && validates != validating(4000, 5000, 8));
         let other = tasks.expose(&labels, 5000, 8).unwrap();
         assert_ne!(exposures.audience(TaskId(0)).instances, other.audience(TaskId(0)).instances);
     }
@@ -135,6 +152,7 @@ mod tests {
         assert_eq!(tasks.auc(&labels, &wrong).unwrap(), 0.0);
         assert!(tasks.auc(&labels, &knows[1..]).is_err());
         assert!(tasks.auc(&labels, &vec![f32::NAN; knows.len()]).is_err());
+        assert_eq!((tasks.categories(0), tasks.categories(209)), (vec![0, 1, 2, 3], vec![6, 7, 8, 9]));
         assert_eq!((tasks.overlap(0, 0), tasks.overlap(0, 1), tasks.overlap(0, 209)), (4, 3, 0));
     }
 }
