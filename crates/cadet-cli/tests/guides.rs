@@ -84,7 +84,8 @@ fn run(guide: &Path) -> Result<usize, String> {
 fn every_command_of_every_guide_runs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides");
     let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut guides: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
+    let mut guides: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
     guides.sort();
     assert!(!guides.is_empty());
     // Side by side: most of a guide's time is one training.
@@ -101,7 +102,8 @@ fn every_command_of_every_guide_runs() {
 
 #[test]
 fn blocks_are_found_and_what_is_printed_is_left_out() {
-    let guide = "Text.\n\n```sh\na\nb\n```\n\n```csv\nnot run\n```\n```console\n$ c \\\n    --d\nprinted\n$ e\n```\n";
+    let guide =
+        "Text.\n\n```sh\na\nb\n```\n\n```csv\nnot run\n```\n```console\n$ c \\\n    --d\nprinted\n$ e\n```\n";
     let found = scripts(guide);
     assert_eq!(found[0], Script { line: 4, text: "a\nb".into() });
     assert_eq!(found[1], Script { line: 12, text: "c \\\n    --d\ne\n".into() });

@@ -9,6 +9,7 @@ mod cut;
 pub mod exposures;
 mod footer;
 mod id_column;
+mod id_list;
 pub mod labels;
 pub mod movielens;
 mod ndjson;
@@ -18,12 +19,17 @@ mod rows;
 mod skipped;
 pub mod source;
 mod stream;
+pub mod time;
+mod times;
 pub mod triples;
 pub mod users;
 pub mod write;
 mod write_parquet;
 
-pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into};
+pub use exposures::{
+    Columns, Cut, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into,
+};
+pub use id_list::read_ids;
 pub use labels::{LabelColumn, Labels, read_labels};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};

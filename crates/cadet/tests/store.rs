@@ -64,6 +64,8 @@ fn some_of_everything() -> Model {
         features: Some(features),
         feature_columns: vec![],
         sources: vec!["made.csv".into()],
+        events: vec![],
+        latest: 0,
     };
     let settings =
         Settings { epochs: 6, seed_epochs: 4, seed_tasks: 4, hidden: vec![9, 5], ..tiny_settings() };
