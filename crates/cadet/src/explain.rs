@@ -236,6 +236,8 @@ struct Pass {
 
 /// Kinks nearer to each other than this are taken for one.
 const STEP: f64 = 1e-9;
+/// A net has a few hundred kinks on the way; one that goes on for ever is cut short.
+const MOST_KINKS: usize = 100_000;
 
 impl Net {
     fn read(ratio: &Ratio) -> Result<Self> {
@@ -295,15 +297,16 @@ impl Net {
     fn slopes_on_the_way(&self, from: &[f64], to: &[f64]) -> Vec<f64> {
         let direction: Vec<f64> = to.iter().zip(from).map(|(t, f)| t - f).collect();
         let mut total = vec![0.0; from.len()];
-        let mut at = 0.0;
+        let (mut at, mut kinks_met) = (0.0, 0);
         while at < 1.0 {
+            kinks_met += 1;
             // Just behind the kink it is clear which units are on.
             let here = at + STEP;
             let place: Vec<f64> = from.iter().zip(&direction).map(|(f, d)| f + here * d).collect();
             let pass = self.pass(&place, &direction);
             let kinks = pass.units.iter().flatten().map(|(value, slope)| -value / slope);
             let next = kinks.filter(|ahead| *ahead > 0.0).fold(f64::INFINITY, f64::min);
-            let end = (here + next).min(1.0);
+            let end = if kinks_met < MOST_KINKS { (here + next).min(1.0) } else { 1.0 };
             let share = end - at;
             total.iter_mut().zip(self.gradient(&pass)).for_each(|(t, g)| *t += share * g);
             at = end;

@@ -130,6 +130,7 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
             added.trained_again += 1;
             continue;
         }
+        let was_placed = model.states.contains_key(&task);
         let mut state = model.states.remove(&task).unwrap_or_else(|| {
             // An item with too few exposures to be trained on starts from those.
             let mut state = ItemState { mass: 0.0, sums: vec![0.0; width] };
@@ -138,10 +139,13 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
             }
             state
         });
+        let before = state.mass;
         sum_up(&mut state, &exposures, task);
-        match state.mass > 0.0 {
-            true => added.embedded.push(task),
-            false => added.empty.push(task),
+        match state.mass {
+            0.0 => added.empty.push(task),
+            // Seen by strangers only: nothing is known that was not known before.
+            mass if mass == before && was_placed => {}
+            _ => added.embedded.push(task),
         }
         model.states.insert(task, state);
     }
