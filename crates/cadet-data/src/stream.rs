@@ -144,12 +144,15 @@ fn find(path: &Path, columns: &Columns, extras: bool, found: &[String]) -> Resul
         Some(name) => need(name, flag).map(Some),
         None => place(usual),
     };
+    let (user, item) = (need(&columns.user, "--user-col")?, need(&columns.item, "--item-col")?);
+    // A column of ids is nothing else beside.
+    let spare = |place: Option<usize>| place.filter(|place| *place != user && *place != item);
     Ok(Found {
-        user: need(&columns.user, "--user-col")?,
-        item: need(&columns.item, "--item-col")?,
-        weight: extra(&columns.weight, WEIGHT, "--weight-col")?,
-        time: extra(&columns.timestamp, TIME, "--timestamp-col")?,
-        event: extra(&columns.event, EVENT, "--event-col")?,
+        user,
+        item,
+        weight: spare(extra(&columns.weight, WEIGHT, "--weight-col")?),
+        time: spare(extra(&columns.timestamp, TIME, "--timestamp-col")?),
+        event: spare(extra(&columns.event, EVENT, "--event-col")?),
     })
 }
 

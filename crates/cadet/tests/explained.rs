@@ -65,7 +65,7 @@ fn what_decides_gets_the_credit() {
         (0..6).for_each(|_| builder.push(u32::from(rng.normal() * 0.3 + signal < 0.0), user));
     }
     let x = Instances::new(2, rows).unwrap();
-    let settings = Settings { epochs: 8, seed_epochs: 6, ..tiny_settings() };
+    let settings = Settings { epochs: 40, seed_epochs: 20, learning_rate: 1e-2, ..tiny_settings() };
     let model = fit(log(builder.build(2, 600).unwrap(), Some(x.clone())), &settings).unwrap();
     let mut standard = Instances::new(2, vec![2.0, 2.0]).unwrap();
     model.standard.apply(&mut standard).unwrap();

@@ -15,7 +15,7 @@ use cadet::store;
 use cadet::synth::World;
 use cadet::tasks::TaskEmbeddings;
 use cadet::trainer::Unwatched;
-use cadet::{Exposures, ExposuresBuilder, IdRef, Ids, Instances, TaskId};
+use cadet::{ExposuresBuilder, IdRef, Ids, Instances, TaskId};
 use worlds::*;
 
 fn quick(seed: u64) -> Settings {
@@ -29,7 +29,9 @@ fn is_late(item: u32) -> bool {
 
 fn ids(names: impl Iterator<Item = u32>) -> Ids {
     let mut ids = Ids::new();
-    names.for_each(|n| drop(ids.intern(IdRef::Int(n.into())).unwrap()));
+    for name in names {
+        ids.intern(IdRef::Int(name.into())).unwrap();
+    }
     ids
 }
 
@@ -44,17 +46,7 @@ fn early(world: &World) -> Log {
         }
     }
     let exposures = builder.build(items.len(), world.features.len()).unwrap();
-    Log { items, ..log_of(world) }.with(exposures)
-}
-
-trait With {
-    fn with(self, exposures: Exposures) -> Self;
-}
-
-impl With for Log {
-    fn with(self, exposures: Exposures) -> Self {
-        Log { exposures, ..self }
-    }
+    Log { items, exposures, ..log_of(world) }
 }
 
 /// Events (item of the world, user), as arrivals for a model.
@@ -151,9 +143,12 @@ fn items_placed_by_forward_passes_are_where_they_belong() {
         "cold {:?} random {:?} tuned {:?} whole {:?}",
         found.cold, found.random, found.tuned, found.whole
     );
-    assert!(found.cold.correlation > 0.85, "{show}");
-    assert!(found.cold.correlation > found.random.correlation + 0.3, "{show}");
-    assert!(found.cold.correlation > found.whole.correlation - 0.06, "{show}");
+    // Measured over seeds 1 to 5: 0.923 to 0.941 cold, 0.927 to 0.944 tuned, 0.933 to 0.947 trained from the start, -0.03 to
+    // 0.26 at random.
+    assert!(found.cold.correlation > 0.88, "{show}");
+    assert!(found.cold.correlation > found.random.correlation + 0.4, "{show}");
+    assert!(found.cold.correlation > found.whole.correlation - 0.05, "{show}");
+    assert!(found.tuned.correlation > found.cold.correlation - 0.01, "{show}");
 }
 
 #[test]
