@@ -131,7 +131,7 @@ fn explanation(explained: &Explained, count: usize) -> Section {
             .collect(),
     };
     Section::new("One pair, explained")
-        .prose("On the straight way from the average user and item to these two, every part is credited with what it adds to the score (integrated gradients, integrated exactly). The parts add up to the familiarity.")
+        .prose("On the straight way from the average user and item to these two, every part is credited with what it adds to the score (integrated gradients, integrated exactly). The parts add up to the familiarity; bars in the second colour lower it.")
         .table(table)
         .table(nearby)
 }
