@@ -533,8 +533,10 @@ fn make_grown_store_v1() {
 
 #[test]
 fn store_v1_takes_new_items_and_gives_them_back() {
-    let (again, now) =
-        (store::load(&store_v1().join("grown")).unwrap(), grow(store::load(&store_v1().join("model")).unwrap()));
+    let (again, now) = (
+        store::load(&store_v1().join("grown")).unwrap(),
+        grow(store::load(&store_v1().join("model")).unwrap()),
+    );
     assert_eq!((again.items.names(), &again.exposures), (now.items.names(), &now.exposures));
     assert_eq!((&again.events, &again.manifest.added), (&now.events, &now.manifest.added));
     let new = again.items.get(IdRef::Str("new")).unwrap();
