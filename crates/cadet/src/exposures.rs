@@ -130,7 +130,7 @@ impl Exposures {
         let weighted = self.weights.is_some() || other.weights.is_some();
         let (mut counts, mut weights, mut last) = (Vec::new(), Vec::new(), Vec::new());
         let empty = Audience { instances: &[], counts: None, weights: None, last: None };
-        let of = |e: &'_ Exposures, t: usize| (t < e.task_count()).then(|| TaskId(t as u32));
+        let of = |e: &Exposures, t: usize| (t < e.task_count()).then_some(TaskId(t as u32));
         for t in 0..tasks {
             let a = of(self, t).map_or(empty, |t| self.audience(t));
             let b = of(other, t).map_or(empty, |t| other.audience(t));
