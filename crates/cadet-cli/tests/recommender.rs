@@ -140,7 +140,7 @@ fn audiences_can_be_narrowed_and_written_for_all_items() {
     assert_eq!(users(&seen).len(), 240);
     assert!(users(&fresh).iter().all(|u| u["times_seen"] == 0));
     let was_seen = |u: &&Value| u["times_seen"].as_u64().unwrap() > 0;
-    assert_eq!(users(&seen).iter().filter(|u| was_seen(u)).count() + users(&fresh).len(), 240);
+    assert_eq!(users(&seen).iter().filter(was_seen).count() + users(&fresh).len(), 240);
     assert!(
         users(&seen).iter().filter(was_seen).all(|u| u["last_seen"].as_str().unwrap().starts_with("2026-"))
     );

@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Option<u32> {
 
 /// A Unix time with a fraction.
 pub(crate) fn of_float(value: f64) -> Option<u32> {
-    (value.is_finite() && value >= 1.0 && value < 9e18).then(|| of_int(value as i64)).flatten()
+    (1.0..9e18).contains(&value).then(|| of_int(value as i64)).flatten()
 }
 
 fn digits(text: &str) -> Option<i64> {
