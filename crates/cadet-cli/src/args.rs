@@ -56,8 +56,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  cadet eval model log.csv\n  cadet eval model log.csv --labels users.csv -o items.csv"
     )]
     Eval(Eval),
-    /// List the freshest or the most common users of an item
-    #[command(after_help = "Example:\n  cadet audience model --item 42 --mode fresh -n 100")]
+    /// List the freshest or the most common users of an item, or of all items
+    #[command(
+        after_help = "Examples:\n  cadet audience model --item 42 --mode fresh -n 100 --exclude-seen\n  cadet audience model --all -n 100 --filter active_users.csv -o audiences.parquet"
+    )]
     Audience(Audience),
     /// Put lists into an order that balances relevance with freshness
     #[command(
@@ -74,6 +76,23 @@ pub(crate) enum Command {
         after_help = "Example:\n  cadet simulate --out cadet-simulate && open cadet-simulate/report.html"
     )]
     Simulate(Simulate),
+    /// List the items whose audiences are most like an item's
+    #[command(after_help = "Example:\n  cadet similar model --item 42 -n 10")]
+    Similar(Similar),
+    /// Say what a user is tired of and what is fresh
+    #[command(after_help = "Example:\n  cadet user model --user 17 -n 10")]
+    User(User),
+    /// Say why a user is this familiar with an item
+    #[command(
+        after_help = "Examples:\n  cadet explain model --user 17 --item 42\n  cadet explain model --user 17 --item 42 --report why.html"
+    )]
+    Explain(Explain),
+    /// Add items to a model, without training again
+    #[command(
+        subcommand,
+        after_help = "Example:\n  cadet items add model new_exposures.parquet --out model2"
+    )]
+    Items(Items),
     /// Say what is in a model and where it came from
     #[command(after_help = "Example:\n  cadet inspect model")]
     Inspect(Inspect),
@@ -91,6 +110,31 @@ pub(crate) struct LogFlags {
     /// Leave out bad rows and report how many, instead of stopping at the first
     #[arg(long)]
     pub(crate) skip_bad: bool,
+}
+
+/// What else the rows of a log say.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct EventFlags {
+    /// Column with the weight of an exposure [default: weight, if there is one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) weight_col: Option<String>,
+    /// Column with the time: Unix time or ISO 8601; '' reads none [default: timestamp, if there is one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) timestamp_col: Option<String>,
+    /// Column that tells events apart, so that none counts twice; '' reads none [default: event_id, if there is one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) event_col: Option<String>,
+}
+
+/// Users beside those of the model.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct UserFlags {
+    /// Features of users, for those the model has never seen or whose features changed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// What users the model has never seen were exposed to, where it learns features from exposures
+    #[arg(long, value_name = "FILE", conflicts_with = "users")]
+    pub(crate) exposures: Vec<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -132,9 +176,8 @@ pub(crate) struct Train {
     /// Go on where an interrupted run of the same command stood
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Column with the weight of an exposure [default: weight, if there is one]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) weight_col: Option<String>,
+    #[command(flatten)]
+    pub(crate) events: EventFlags,
     #[command(flatten)]
     pub(crate) log: LogFlags,
     #[command(flatten)]
@@ -170,9 +213,8 @@ pub(crate) struct Score {
     /// File to write: .parquet .csv .ndjson (text also .gz .zst), or - for CSV on stdout
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: PathBuf,
-    /// Features of users, for those the model has never seen or whose features changed
-    #[arg(long, value_name = "FILE")]
-    pub(crate) users: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) users: UserFlags,
     /// Score every user of the model with every item
     #[arg(long)]
     pub(crate) all: bool,
@@ -206,9 +248,12 @@ pub(crate) struct Eval {
     /// Also write the AUC of every item
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: Option<PathBuf>,
-    /// Column with the weight of an exposure [default: weight, if there is one]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) weight_col: Option<String>,
+    /// Train on the past of the data with the model's settings, and measure that on the future. CUT is the share of the
+    /// events that is past, or a date [default CUT: 0.8]
+    #[arg(long, value_name = "CUT", num_args = 0..=1, require_equals = true, default_missing_value = "0.8")]
+    pub(crate) by_time: Option<String>,
+    #[command(flatten)]
+    pub(crate) events: EventFlags,
     #[command(flatten)]
     pub(crate) log: LogFlags,
 }
@@ -219,13 +264,42 @@ pub(crate) struct Audience {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// The item, by its id
-    #[arg(long, value_name = "ID")]
-    pub(crate) item: String,
+    #[arg(long, value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) item: Option<String>,
+    /// All items at once, into the file of -o
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Which end of the audience
     #[arg(long, value_enum, default_value = "fresh")]
     pub(crate) mode: Mode,
     /// How many users
     #[arg(short, long, default_value_t = 20, value_name = "N")]
+    pub(crate) number: usize,
+    /// Leave out users who have seen the item
+    #[arg(long)]
+    pub(crate) exclude_seen: bool,
+    /// Choose among the users of this file only
+    #[arg(long, value_name = "FILE")]
+    pub(crate) filter: Option<PathBuf>,
+    /// Write them to a file instead of the screen: .parquet .csv .ndjson
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) users: UserFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Similar {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// The item, by its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) item: String,
+    /// How many items
+    #[arg(short, long, default_value_t = 10, value_name = "N")]
     pub(crate) number: usize,
     /// Write them to a file instead of the screen
     #[arg(short, long, value_name = "OUT")]
@@ -315,18 +389,16 @@ pub(crate) struct Fresh {
     /// Leave out users who have seen the item
     #[arg(long)]
     pub(crate) exclude_seen: bool,
-    /// Features of users, for those the model has never seen or whose features changed
-    #[arg(long, value_name = "FILE")]
-    pub(crate) users: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) users: UserFlags,
     /// Write the flagged users to a file instead of the screen
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: Option<PathBuf>,
     /// Without a file: show at most so many
     #[arg(short, long, default_value_t = 20, value_name = "N")]
     pub(crate) number: usize,
-    /// Column with the users' ids in the file of --users
-    #[arg(long, default_value = "user_id", value_name = "NAME")]
-    pub(crate) user_col: String,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -349,6 +421,84 @@ pub(crate) struct Simulate {
     /// Weight of freshness or unlikeness in reranking, 0 to 1
     #[arg(long, default_value_t = 0.3, value_name = "SHARE", allow_negative_numbers = true)]
     pub(crate) lambda: f32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct User {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// The user, by its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) user: String,
+    /// How many items at either end
+    #[arg(short, long, default_value_t = 10, value_name = "N")]
+    pub(crate) number: usize,
+    /// Write them to a file instead of the screen
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) users: UserFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Explain {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// The user, by its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) user: String,
+    /// The item, by its id
+    #[arg(long, value_name = "ID")]
+    pub(crate) item: String,
+    /// Parts to show of each kind; the others are added up
+    #[arg(short, long, default_value_t = 6, value_name = "N")]
+    pub(crate) number: usize,
+    /// Also write a report with plots
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) users: UserFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Items {
+    /// Place new items by who saw them: forward passes of the pre-embedding model, no training
+    #[command(
+        after_help = "Examples:\n  cadet items add model today.parquet --out model2\n  cadet items add model2 tomorrow.parquet --out model2 --fine-tune 5\n\nAdding in shards, in any order, gives what adding all at once gives. Trained items keep their embeddings."
+    )]
+    Add(ItemsAdd),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ItemsAdd {
+    /// Model folder
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// Exposures of new items, or of any: files, folders, or - for stdin
+    #[arg(required = true, value_name = "EXPOSURES")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Folder to write the model to; it may be the same
+    #[arg(long, value_name = "MODEL2")]
+    pub(crate) out: PathBuf,
+    /// Also add the items of this file, exposed or not
+    #[arg(long, value_name = "FILE")]
+    pub(crate) items: Option<PathBuf>,
+    /// Features of users the model does not know, so that their exposures count
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Refine the new embeddings by so many passes over their exposures; the net stays as it is
+    #[arg(long, value_name = "N")]
+    pub(crate) fine_tune: Option<usize>,
+    #[command(flatten)]
+    pub(crate) events: EventFlags,
+    #[command(flatten)]
+    pub(crate) log: LogFlags,
 }
 
 #[derive(Debug, ClapArgs)]

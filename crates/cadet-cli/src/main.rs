@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Command};
+use args::{Args, Command, Items};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -24,6 +24,10 @@ fn main() -> ExitCode {
         Command::Rerank(rerank) => commands::rerank::run(rerank, &args.global),
         Command::Fresh(fresh) => commands::fresh::run(fresh, &args.global),
         Command::Simulate(simulate) => commands::simulate::run(simulate, &args.global),
+        Command::Similar(similar) => commands::similar::run(similar, &args.global),
+        Command::User(user) => commands::user::run(user, &args.global),
+        Command::Explain(explain) => commands::explain::run(explain, &args.global),
+        Command::Items(Items::Add(add)) => commands::items::add(add, &args.global),
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
     };
     output::log_to_stderr(args.global.verbose);

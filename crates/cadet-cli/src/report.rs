@@ -11,12 +11,15 @@ use cadet::settings::Init;
 use cadet::synth::World;
 use cadet::trainer::History;
 use cadet::{Error, TaskId};
+use cadet_data::time::iso;
 use cadet_plot::{
     Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram,
     Lines, Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
 };
 
 use crate::commands::demo::{Against, over_seeds};
+use crate::commands::explain::{Explained, of_pair};
+use crate::commands::people::People;
 use crate::output::{bytes, count};
 
 /// Writes a page, whole or not at all.
@@ -53,8 +56,96 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
 /// The report of `cadet train`.
 pub(crate) fn of_model(model: &Model) -> Result<Page> {
     let mut page = base(model)?;
-    page.sections = vec![training(model), trust(model), items(model, None)?, about(model)?];
+    page.sections = vec![training(model), trust(model), items(model, None)?];
+    page.sections.extend(example(model)?);
+    page.sections.push(about(model)?);
     Ok(page)
+}
+
+/// The report of `cadet explain`.
+pub(crate) fn of_explanation(explained: &Explained, count: usize) -> Page {
+    let Explained { user, item, verdict, seen, .. } = explained;
+    Page {
+        title: format!("Why {user} and {item}?"),
+        subtitle: "The familiarity of one user with one item, taken apart".into(),
+        tiles: vec![
+            Tile::new("Familiarity", format!("{:+.3}", verdict.familiarity), "log q/p, in nats"),
+            Tile::new("Quantile", format!("{:.3}", verdict.quantile), "of the population is less familiar"),
+            Tile::new("Times seen", seen.0.to_string(), iso(seen.1)),
+        ],
+        sections: vec![explanation(explained, count)],
+        ..Page::default()
+    }
+}
+
+/// A pair taken apart: bars of the parts, and the items nearby.
+fn explanation(explained: &Explained, count: usize) -> Section {
+    let Explained { user, item, parts, kinds, near, .. } = explained;
+    let mut rows: Vec<Vec<Cell>> =
+        vec![vec!["Start".into(), "the average user and the average item".into(), Cell::Number(parts.start)]];
+    for kind in kinds {
+        let (shown, others) = kind.largest(count);
+        rows.extend(
+            shown
+                .iter()
+                .map(|(name, part)| vec![kind.title.into(), name.clone().into(), Cell::Number(*part)]),
+        );
+        if kind.parts.len() > shown.len() {
+            let name = format!("{} others", kind.parts.len() - shown.len());
+            rows.push(vec![kind.title.into(), name.into(), Cell::Number(others)]);
+        }
+    }
+    if !parts.seen.is_empty() {
+        let name = "that the user saw no more than that";
+        rows.push(vec!["User".into(), name.into(), Cell::Number(parts.user_rest)]);
+    }
+    let rest = match parts.seeds.is_empty() {
+        true => "the item's embedding",
+        false => "what training moved the embedding by",
+    };
+    rows.push(vec!["Item".into(), rest.into(), Cell::Number(parts.item_rest)]);
+    rows.push(vec!["Sum".into(), "familiarity".into(), Cell::Number(parts.sum())]);
+    let table = Table {
+        caption: format!("{user} and {item}: what each part adds to the familiarity, in nats"),
+        columns: vec![Column::new("Kind"), Column::new("Part"), Column::new("Adds").decimals(3).bars()],
+        rows,
+    };
+    let nearby = Table {
+        caption: "Items with the most similar audiences; they are no part of the sum".into(),
+        columns: vec![
+            Column::new("Item"),
+            Column::new("Cosine").decimals(3),
+            Column::new("Familiarity").decimals(2),
+            Column::new("Times seen").decimals(0),
+        ],
+        rows: near
+            .iter()
+            .map(|n| {
+                vec![
+                    n.item.clone().into(),
+                    Cell::Number(f64::from(n.cosine)),
+                    Cell::Number(f64::from(n.familiarity)),
+                    Cell::Number(f64::from(n.seen.0)),
+                ]
+            })
+            .collect(),
+    };
+    Section::new("One pair, explained")
+        .prose("On the straight way from the average user and item to these two, every part is credited with what it adds to the score (integrated gradients, integrated exactly). The parts add up to the familiarity; bars in the second colour lower it.")
+        .table(table)
+        .table(nearby)
+}
+
+/// The most common user of the largest item, explained.
+fn example(model: &Model) -> Result<Option<Section>> {
+    let Some(task) = three_items(model).into_iter().next() else { return Ok(None) };
+    let people = People::of(model);
+    let scores = model.ratio.scores(&model.features)?;
+    let users: Vec<u32> = (0..model.users.len() as u32).collect();
+    let familiarity = scores(task, &users);
+    let most = users.into_iter().max_by(|a, b| familiarity[*a as usize].total_cmp(&familiarity[*b as usize]));
+    let Some(user) = most else { return Ok(None) };
+    Ok(Some(explanation(&of_pair(model, &people, user, task, 5)?, 5)))
 }
 
 /// The report of `cadet demo`: the same, and the truth beside it.
@@ -78,13 +169,10 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
             Tile::new("RMSE", format!("{:.3}", r.mean), format!("± {:.3} of the log ratio, in nats", r.sd)),
         );
     }
-    page.sections = vec![
-        truth(model, world, results)?,
-        training(model),
-        trust(model),
-        items(model, Some(world))?,
-        about(model)?,
-    ];
+    page.sections =
+        vec![truth(model, world, results)?, training(model), trust(model), items(model, Some(world))?];
+    page.sections.extend(example(model)?);
+    page.sections.push(about(model)?);
     Ok(page)
 }
 

@@ -43,6 +43,10 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     min_exposures: Option<usize>,
+    /// Halve an exposure's weight for every so many days that it is older than the latest [default: age is ignored]
+    #[arg(long, value_name = "DAYS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) half_life: Option<f64>,
     /// Base distribution p: exposures or uniform (over users) [default: exposures]
     #[arg(long, value_name = "BASE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,93 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-struct Place(tempfile::TempDir);
+mod place;
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        fs::write(self.path(name), content).unwrap();
-        self.path(name)
-    }
-
-    fn command(&self, args: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cadet"));
-        command.args(args.split_whitespace()).current_dir(self.0.path()).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &str) -> Ran {
-        let output = self.command(args).output().unwrap();
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    /// Runs what must work.
-    fn ok(&self, args: &str) -> String {
-        let ran = self.run(args);
-        assert_eq!(ran.code, 0, "cadet {args}: {}", ran.err);
-        ran.out
-    }
-
-    /// Runs what must be refused with exit code 2, one line, and these words in it.
-    fn refused(&self, args: &str, words: &[&str]) {
-        let ran = self.run(args);
-        assert_eq!(ran.code, 2, "cadet {args}: {} {}", ran.out, ran.err);
-        assert_eq!(ran.out, "", "cadet {args}");
-        let lines: Vec<&str> = ran.err.lines().filter(|l| !l.trim_start().starts_with("WARN")).collect();
-        assert_eq!(lines.len(), 1, "cadet {args}: {}", ran.err);
-        for word in words {
-            assert!(lines[0].contains(word), "cadet {args}: {:?} is not in {:?}", word, lines[0]);
-        }
-    }
-}
-
-const QUICK: &str = "--epochs 3 --seed-epochs 3 --hidden 16,16 --seed-tasks 8 --batch 256";
-
-/// 300 users in two camps and 24 items with names; camp A sees even items, camp B odd ones, mostly.
-fn small_log(place: &Place) -> (PathBuf, PathBuf) {
-    let (mut log, mut users) = (String::from("user_id,item_id,when\n"), String::from("user_id,a,b,c\n"));
-    let mut state = 7u64;
-    let mut next = |limit: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % limit
-    };
-    for u in 0..300u64 {
-        let camp = u % 2;
-        users += &format!("{u},{},{},0.5\n", camp as f64 * 2.0 - 1.0, next(100) as f64 / 100.0);
-        for _ in 0..12 {
-            let stray = u64::from(next(10) == 0);
-            log += &format!("{u},\"í, {}\",1\n", 2 * next(12) + (camp ^ stray));
-        }
-    }
-    (place.write("log.csv", log), place.write("users.csv", users))
-}
-
-fn trained() -> Place {
-    let place = Place::new();
-    small_log(&place);
-    place.ok(&format!("train log.csv --users users.csv --out model {QUICK}"));
-    place
-}
+use place::*;
 
 #[test]
 fn the_demo_and_every_command_on_what_it_leaves() {
@@ -111,7 +30,7 @@ fn the_demo_and_every_command_on_what_it_leaves() {
     assert!(place.ok("audience again --item item-0007 --mode common -n 5").contains("familiarity"));
     assert!(place.ok(&format!("score again {log} -o s.csv")).contains("pairs scored"));
     let scores = fs::read_to_string(place.path("s.csv")).unwrap();
-    assert!(scores.starts_with("user_id,item_id,familiarity,quantile,p_value,times_seen,status\n"));
+    assert!(scores.starts_with("user_id,item_id,familiarity,quantile,p_value,times_seen,last_seen,status\n"));
 }
 
 #[test]
@@ -157,7 +76,7 @@ fn users_the_model_has_never_seen_are_scored_from_their_features() {
     let text = fs::read_to_string(place.path("s.csv")).unwrap();
     let score = |line: usize| -> f64 {
         let line = text.lines().nth(line).unwrap();
-        line.rsplit(',').nth(4).unwrap().parse().unwrap()
+        line.rsplit(',').nth(5).unwrap().parse().unwrap()
     };
     // Columns are found by name, whatever their order: x is of the odd camp.
     assert!(score(1) > score(2), "{text}");
@@ -311,6 +230,9 @@ fn bad_settings_and_usage_are_refused() {
     place.refused("train log.csv --out m --threads 100000", &["--threads", "1024"]);
     place.refused("train log.csv --out m --init-scale nan", &["init_scale", "finite"]);
     place.refused("train log.csv --out m --learning-rate inf", &["learning_rate", "finite"]);
+    place.refused("train log.csv --out m --half-life 0", &["half_life", "above 0"]);
+    place.refused("train log.csv --out m --half-life 9", &["log.csv", "timestamp"]);
+    place.refused("train log.csv --out m --update tasks", &["update", "joint"]);
     place.refused("train log.csv --out m --report .", &["--report", "not a file"]);
     place.refused("score m log.csv --top 3 -o s.csv", &["--top", "--all"]);
     place.refused("train log.csv --out users.csv", &["users.csv", "not a model folder"]);
@@ -355,17 +277,34 @@ fn an_item_with_one_exposure_is_kept_or_left_out() {
     place.write("pairs.csv", "user_id,item_id\n5,lonely\n6,lonelier\n");
     place.ok("score m pairs.csv -o s.csv");
     let text = fs::read_to_string(place.path("s.csv")).unwrap();
-    assert!(text.lines().skip(1).all(|l| l.ends_with(",1,ok") || l.ends_with(",1,untrained_item")), "{text}");
+    assert!(
+        text.lines().skip(1).all(|l| l.ends_with(",1,,ok") || l.ends_with(",1,,untrained_item")),
+        "{text}"
+    );
     place.ok(&format!("train log.csv --users users.csv --out m2 --min-exposures 2 {QUICK}"));
     place.ok("score m2 pairs.csv -o t.csv");
     let text = fs::read_to_string(place.path("t.csv")).unwrap();
-    assert!(text.lines().skip(1).all(|l| l.ends_with(",1,untrained_item")), "{text}");
+    assert!(text.lines().skip(1).all(|l| l.ends_with(",1,,untrained_item")), "{text}");
 }
 
 #[test]
 fn every_help_text_has_an_example() {
     let place = Place::new();
-    for command in ["", "demo", "train", "score", "eval", "audience", "inspect"] {
+    let commands = [
+        "",
+        "demo",
+        "train",
+        "score",
+        "eval",
+        "audience",
+        "similar",
+        "user",
+        "explain",
+        "items",
+        "items add",
+        "inspect",
+    ];
+    for command in commands {
         assert!(place.ok(&format!("{command} --help")).contains("Example"), "{command}");
     }
 }

@@ -7,11 +7,14 @@
 use cadet::{Exposures, ExposuresBuilder, Result};
 use rayon::prelude::*;
 
+use crate::exposures::Cut;
+
 /// Events collected from blocks.
 pub(crate) enum Events {
     /// Chunks of task << 32 | instance, all of weight 1.
     Plain(Vec<Vec<u64>>),
-    Weighted(ExposuresBuilder),
+    /// With weights or times.
+    Full(ExposuresBuilder),
 }
 
 impl Events {
@@ -22,34 +25,66 @@ impl Events {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Events::Plain(chunks) => chunks.iter().all(Vec::is_empty),
-            Events::Weighted(builder) => builder.is_empty(),
+            Events::Full(builder) => builder.is_empty(),
         }
     }
 
-    pub(crate) fn push(&mut self, events: Vec<u64>, weights: Option<Vec<f32>>) -> Result<()> {
-        if let (Events::Plain(chunks), Some(_)) = (&mut *self, &weights) {
+    pub(crate) fn push(
+        &mut self,
+        events: Vec<u64>,
+        weights: Option<Vec<f32>>,
+        times: Option<Vec<u32>>,
+    ) -> Result<()> {
+        let full = weights.is_some() || times.is_some();
+        if let (Events::Plain(chunks), true) = (&mut *self, full) {
             let mut builder = ExposuresBuilder::new();
             for event in std::mem::take(chunks).into_iter().flatten() {
                 builder.push((event >> 32) as u32, event as u32);
             }
-            *self = Events::Weighted(builder);
+            *self = Events::Full(builder);
         }
         match self {
             Events::Plain(chunks) => chunks.push(events),
-            Events::Weighted(builder) => {
+            Events::Full(builder) => {
                 for (row, event) in events.iter().enumerate() {
                     let weight = weights.as_ref().map_or(1.0, |weights| weights[row]);
-                    builder.push_weighted((event >> 32) as u32, *event as u32, weight)?;
+                    let time = times.as_ref().map_or(0, |times| times[row]);
+                    builder.push_event((event >> 32) as u32, *event as u32, weight, time)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// The time of the latest event; 0 where no event has one.
+    pub(crate) fn latest(&self) -> u32 {
+        match self {
+            Events::Plain(_) => 0,
+            Events::Full(builder) => builder.latest(),
+        }
+    }
+
+    /// Halves the weight of an event for every so many days before `now`.
+    pub(crate) fn decay(&mut self, half_life: f64, now: u32) {
+        if let Events::Full(builder) = self {
+            builder.decay(half_life, now);
+        }
+    }
+
+    /// Takes out the events from the cut on, and says when that is.
+    pub(crate) fn split(&mut self, cut: Cut) -> (Events, u32) {
+        let Events::Full(builder) = self else { return (Events::new(), 0) };
+        let from = match cut {
+            Cut::At(time) => time,
+            Cut::Share(share) => builder.time_at(share),
+        };
+        (Events::Full(builder.split_off_from(from)), from)
+    }
+
     /// The events as compressed rows, repeats counted.
     pub(crate) fn build(self, tasks: usize, instances: usize) -> Result<Exposures> {
         match self {
-            Events::Weighted(builder) => builder.build(tasks, instances),
+            Events::Full(builder) => builder.build(tasks, instances),
             Events::Plain(chunks) => deal(chunks, tasks, instances),
         }
     }
@@ -274,7 +309,7 @@ mod tests {
                 builder.push(task as u32, instance as u32);
                 chunk.push(task << 32 | instance);
             }
-            events.push(chunk, None).unwrap();
+            events.push(chunk, None, None).unwrap();
         }
         assert_eq!(events.build(3000, 5000).unwrap(), builder.build(3000, 5000).unwrap());
     }
@@ -289,7 +324,7 @@ mod tests {
             for chunk in &chunks {
                 chunk.iter().for_each(|(task, instance)| builder.push(*task, *instance));
                 let chunk = chunk.iter().map(|(t, i)| u64::from(*t) << 32 | u64::from(*i));
-                events.push(chunk.collect(), None).unwrap();
+                events.push(chunk.collect(), None, None).unwrap();
             }
             prop_assert_eq!(events.build(8, 6).unwrap(), builder.build(8, 6).unwrap());
         }

@@ -19,12 +19,24 @@ pub(crate) struct Known<'a> {
     pub(crate) items: &'a Ids,
 }
 
+/// What a row says beside who was shown what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    pub(crate) weights: bool,
+    pub(crate) times: bool,
+    pub(crate) events: bool,
+}
+
 /// What one block of rows came to.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// item << 32 | user
     pub(crate) events: Vec<u64>,
     pub(crate) weights: Option<Vec<f32>>,
+    /// Seconds since 1970, 0 where that is not known.
+    pub(crate) times: Option<Vec<u32>>,
+    /// What [`crate::time::event_number`] makes of the events' ids.
+    pub(crate) event_ids: Option<Vec<u64>>,
     pub(crate) users: Ids,
     pub(crate) items: Ids,
     /// All rows, the bad ones included.
@@ -33,8 +45,25 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    pub(crate) fn new(skip_bad: bool, weighted: bool) -> Self {
-        Block { weights: weighted.then(Vec::new), bad: BadRows::new(skip_bad), ..Block::default() }
+    pub(crate) fn new(skip_bad: bool, extras: Extras) -> Self {
+        Block {
+            weights: extras.weights.then(Vec::new),
+            times: extras.times.then(Vec::new),
+            event_ids: extras.events.then(Vec::new),
+            bad: BadRows::new(skip_bad),
+            ..Block::default()
+        }
+    }
+
+    /// Keeps the rows for which `good` holds.
+    pub(crate) fn keep(&mut self, good: &[bool]) {
+        fn keep<T: Copy>(rows: &mut Vec<T>, good: &[bool]) {
+            *rows = rows.iter().zip(good).filter(|(_, good)| **good).map(|(row, _)| *row).collect();
+        }
+        keep(&mut self.events, good);
+        self.weights.iter_mut().for_each(|w| keep(w, good));
+        self.times.iter_mut().for_each(|t| keep(t, good));
+        self.event_ids.iter_mut().for_each(|e| keep(e, good));
     }
 
     /// Adds one good row.
@@ -71,6 +100,7 @@ impl Block {
             items: number_all(items, &self.items)?,
             events: self.events,
             weights: self.weights,
+            times: self.times,
         })
     }
 
@@ -128,6 +158,7 @@ pub(crate) fn number_ints(known: &Ids, new: &mut Ids, values: &[i64], into: &mut
 pub(crate) struct Numbered {
     events: Vec<u64>,
     weights: Option<Vec<f32>>,
+    times: Option<Vec<u32>>,
     users: Vec<u32>,
     items: Vec<u32>,
 }
@@ -146,7 +177,7 @@ impl Numbered {
                 *event = u64::from(item) << 32 | u64::from(user);
             }
         }
-        into.push(self.events, self.weights)
+        into.push(self.events, self.weights, self.times)
     }
 }
 

@@ -6,9 +6,10 @@ use cadet::ids::canonical_int;
 use cadet::{At, IdRef, Names, Result};
 use memchr::memchr;
 
-use crate::block::{Block, IntBatch, Known};
+use crate::block::{Block, Extras, IntBatch, Known};
 use crate::cut::{PAD, Raw, closing};
 use crate::skipped::{Fault, Reason, clip};
+use crate::time;
 
 /// How the fields of a row are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +27,31 @@ pub(crate) struct Layout {
     pub(crate) user: usize,
     pub(crate) item: usize,
     pub(crate) weight: Option<usize>,
+    pub(crate) time: Option<usize>,
+    pub(crate) event: Option<usize>,
     pub(crate) user_name: String,
     pub(crate) item_name: String,
     pub(crate) weight_name: String,
+    pub(crate) time_name: String,
+    pub(crate) event_name: String,
     /// What a row should look like, where counting its fields would say little.
     pub(crate) shape: Option<&'static str>,
+}
+
+impl Layout {
+    fn extras(&self) -> Extras {
+        let (weights, times, events) = (self.weight.is_some(), self.time.is_some(), self.event.is_some());
+        Extras { weights, times, events }
+    }
+
+    /// The fields of the ids, and of the time where there is one, in the order of the row, each with its place
+    /// among (user, item, time).
+    fn plain<const N: usize>(&self) -> [(usize, usize); N] {
+        let fields = [self.user, self.item, self.time.unwrap_or_default()];
+        let mut order: [(usize, usize); N] = std::array::from_fn(|place| (fields[place], place));
+        order.sort_unstable();
+        order
+    }
 }
 
 /// One field of a row: its bytes without the quotes, doubled quotes still doubled.
@@ -64,6 +85,16 @@ impl<'a> Field<'a> {
             return Err(Fault::float_id(column, text));
         }
         Ok(text)
+    }
+}
+
+impl<'a> Field<'a> {
+    fn check_event(self, column: &str) -> Result<Cow<'a, str>, Fault> {
+        let text = self.text(column)?;
+        match text.is_empty() {
+            true => Err(Fault::no_id(column, "empty")),
+            false => Ok(text),
+        }
     }
 }
 
@@ -186,24 +217,40 @@ fn plain_int(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
 
 /// Parses a block of rows.
 pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Block> {
-    let mut block = Block::new(skip_bad, layout.weight.is_some());
+    let mut block = Block::new(skip_bad, layout.extras());
     block.events.reserve_exact(raw.lines);
     // Integers can only be looked up as such while all known names are integers.
     let ints = matches!((known.users.names(), known.items.names()), (Names::Int(_), Names::Int(_)));
     let unquoted = !layout.dialect.quotes || memchr(b'"', &raw.bytes[raw.start..raw.end]).is_none();
-    let fast = ints && unquoted && layout.weight.is_none();
+    let fast = ints && unquoted && layout.weight.is_none() && layout.event.is_none();
+    let (two, three) = (layout.plain::<2>(), layout.plain::<3>());
     let rows = &raw.bytes[..raw.end];
     let (mut at, mut line) = (raw.start, raw.line);
     let mut batch = IntBatch::default();
     while at < raw.end {
         if fast {
             batch.clear();
-            while at < raw.end
-                && batch.len() < IntBatch::MOST
-                && let Some((user, item, next)) = two_ints(&raw.bytes, at, layout)
-            {
-                batch.push(user, item);
-                at = next;
+            match &mut block.times {
+                None => {
+                    while at < raw.end
+                        && batch.len() < IntBatch::MOST
+                        && let Some(([user, item], next)) = plain_ints(&raw.bytes, at, layout, &two)
+                    {
+                        batch.push(user, item);
+                        at = next;
+                    }
+                }
+                Some(times) => {
+                    while at < raw.end
+                        && batch.len() < IntBatch::MOST
+                        && let Some(([user, item, time], next)) = plain_ints(&raw.bytes, at, layout, &three)
+                        && let Some(time) = time::of_int(time)
+                    {
+                        batch.push(user, item);
+                        times.push(time);
+                        at = next;
+                    }
+                }
             }
             line += batch.len() as u64;
             block.push_ints(known, &mut batch)?;
@@ -230,15 +277,16 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
     Ok(block)
 }
 
-/// The quick way: a row whose two ids are plain integers. `None` sends it the long way.
+/// The quick way: a row whose wanted fields, given in their order with their places in the result, are plain integers.
+/// `None` sends it the long way.
 #[inline(always)]
-fn two_ints(bytes: &[u8], mut at: usize, layout: &Layout) -> Option<(i64, i64, usize)> {
+fn plain_ints<const N: usize>(
+    bytes: &[u8],
+    mut at: usize,
+    layout: &Layout,
+    wanted: &[(usize, usize); N],
+) -> Option<([i64; N], usize)> {
     let delimiter = layout.dialect.delimiter;
-    let swapped = layout.item < layout.user;
-    let (first, second) = match swapped {
-        true => (layout.item, layout.user),
-        false => (layout.user, layout.item),
-    };
     let skip = |mut at: usize, fields: usize| {
         for _ in 0..fields {
             at = field_end(bytes, at, delimiter);
@@ -249,15 +297,20 @@ fn two_ints(bytes: &[u8], mut at: usize, layout: &Layout) -> Option<(i64, i64, u
         }
         Some(at)
     };
-    at = skip(at, first)?;
-    let (a, end) = plain_int(bytes, at)?;
-    if bytes[end] != delimiter {
-        return None;
+    let mut values = [0; N];
+    let mut next = 0;
+    for (i, (field, place)) in wanted.iter().enumerate() {
+        at = skip(at, field - next)?;
+        (values[*place], at) = plain_int(bytes, at)?;
+        next = field + 1;
+        if i + 1 < N {
+            if bytes[at] != delimiter {
+                return None;
+            }
+            at += 1;
+        }
     }
-    at = skip(end + 1, second - first - 1)?;
-    let (b, end) = plain_int(bytes, at)?;
-    at = end;
-    let left = layout.fields - second - 1;
+    let left = layout.fields - next;
     if left > 0 {
         if bytes[at] != delimiter {
             return None;
@@ -270,8 +323,7 @@ fn two_ints(bytes: &[u8], mut at: usize, layout: &Layout) -> Option<(i64, i64, u
     if bytes[at] != b'\n' {
         return None;
     }
-    let (user, item) = if swapped { (b, a) } else { (a, b) };
-    Some((user, item, at + 1))
+    Some((values, at + 1))
 }
 
 /// The long way: any row, with everything checked.
@@ -282,7 +334,7 @@ fn row(
     known: Known<'_>,
     block: &mut Block,
 ) -> Result<Result<(), Fault>> {
-    let (mut user, mut item, mut weight) = Default::default();
+    let (mut user, mut item, mut weight, mut time, mut event) = Default::default();
     let count = read_row(rows, at, layout.dialect, |i, field| {
         if i == layout.user {
             user = field;
@@ -290,6 +342,10 @@ fn row(
             item = field;
         } else if Some(i) == layout.weight {
             weight = field;
+        } else if Some(i) == layout.time {
+            time = field;
+        } else if Some(i) == layout.event {
+            event = field;
         }
     });
     let checked = count.and_then(|count| {
@@ -305,9 +361,17 @@ fn row(
             Some(_) => Some(parse_weight(weight, &layout.weight_name)?),
             None => None,
         };
-        Ok((user, item, weight))
+        let time = match layout.time {
+            Some(_) => parse_time(time, &layout.time_name)?,
+            None => 0,
+        };
+        let event = match layout.event {
+            Some(_) => time::event_number(event.check_event(&layout.event_name)?.as_bytes()),
+            None => 0,
+        };
+        Ok((user, item, weight, time, event))
     });
-    let (user, item, weight) = match checked {
+    let (user, item, weight, time, event) = match checked {
         Ok(row) => row,
         Err(fault) => return Ok(Err(fault)),
     };
@@ -315,6 +379,8 @@ fn row(
     if let (Some(weights), Some(weight)) = (&mut block.weights, weight) {
         weights.push(weight);
     }
+    block.times.iter_mut().for_each(|times| times.push(time));
+    block.event_ids.iter_mut().for_each(|events| events.push(event));
     Ok(Ok(()))
 }
 
@@ -324,6 +390,15 @@ fn parse_weight(field: Field<'_>, column: &str) -> Result<f32, Fault> {
         Ok(weight) if weight.is_finite() && weight > 0.0 => Ok(weight),
         _ if text.is_empty() => Err(Fault::weight(column, "empty")),
         _ => Err(Fault::weight(column, clip(&text))),
+    }
+}
+
+/// A time; an empty field is one that is not known.
+fn parse_time(field: Field<'_>, column: &str) -> Result<u32, Fault> {
+    let text = field.text(column)?;
+    match text.trim() {
+        "" => Ok(0),
+        text => time::parse(text).ok_or_else(|| Fault::time(column, clip(text))),
     }
 }
 
@@ -370,9 +445,13 @@ mod tests {
             user,
             item,
             weight: None,
+            time: None,
+            event: None,
             user_name: "user_id".into(),
             item_name: "item_id".into(),
             weight_name: "weight".into(),
+            time_name: "timestamp".into(),
+            event_name: "event_id".into(),
             shape: None,
         }
     }

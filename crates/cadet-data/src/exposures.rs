@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cadet::{At, Error, Exposures, Ids, Result};
 
 use crate::assemble::Events;
-use crate::block::{Known, Numbered};
+use crate::block::{Block, Known, Numbered};
 use crate::movielens;
 use crate::skipped::{BadRows, Skipped};
 use crate::source;
@@ -20,21 +20,43 @@ pub struct Columns {
     pub item: String,
     /// The weights. `None` takes a column called `weight` where there is one; a name must exist.
     pub weight: Option<String>,
+    /// When it happened. `None` takes a column called `timestamp` where there is one; the empty name takes none.
+    pub timestamp: Option<String>,
+    /// What tells events apart. `None` takes a column called `event_id` where there is one; the empty name takes none.
+    pub event: Option<String>,
 }
 
 impl Default for Columns {
     fn default() -> Self {
-        Columns { user: "user_id".to_owned(), item: "item_id".to_owned(), weight: None }
+        let (user, item) = ("user_id".to_owned(), "item_id".to_owned());
+        Columns { user, item, weight: None, timestamp: None, event: None }
     }
 }
 
 /// How exposures are to be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadOptions {
     /// What the columns are called.
     pub columns: Columns,
     /// Leaves bad rows out and counts them, instead of failing at the first.
     pub skip_bad: bool,
+    /// Halves the weight of an exposure for every so many days that it is older than `now`.
+    pub half_life: Option<f64>,
+    /// The time that exposures age until, in seconds since 1970; `None` for that of the latest one.
+    pub now: Option<u32>,
+    /// Splits the log in two by time.
+    pub cut: Option<Cut>,
+    /// Numbers of events that were read before, see [`Log::events`]: they are not read again.
+    pub seen: Vec<u64>,
+}
+
+/// Where the future begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cut {
+    /// At a time, in seconds since 1970.
+    At(u32),
+    /// Where this share of the events is past.
+    Share(f64),
 }
 
 /// How far the reading has come.
@@ -64,8 +86,16 @@ pub struct Log {
     pub users: Ids,
     /// The items, numbered by first appearance: the tasks.
     pub items: Ids,
-    /// Who was shown what.
+    /// Who was shown what; with [`ReadOptions::cut`], before the cut.
     pub exposures: Exposures,
+    /// With [`ReadOptions::cut`], who was shown what from the cut on, and when that is.
+    pub future: Option<(Exposures, u32)>,
+    /// The time of the latest exposure (before the cut), in seconds since 1970; 0 where no time is known.
+    pub latest: u32,
+    /// Numbers that stand for the events read, ascending; empty where the log has no ids of events.
+    pub events: Vec<u64>,
+    /// Rows left out because an event with the same id was read before.
+    pub repeated: u64,
     /// How many rows the files have, bad ones included.
     pub rows: u64,
     /// The rows that were left out.
@@ -91,6 +121,7 @@ pub fn read_exposures_into(
     let sizes: Vec<Option<u64>> = files.iter().map(|(path, _)| size(path)).collect();
     let total_bytes = sizes.iter().copied().sum();
     let mut events = Events::new();
+    let mut seen = Seen { old: options.seen.iter().copied().collect(), new: Vec::new(), repeated: 0 };
     let mut skipped = Skipped::default();
     let (mut rows, mut done) = (0, 0);
     let mut sources = Vec::with_capacity(files.len());
@@ -114,6 +145,7 @@ pub fn read_exposures_into(
                 rows += block.rows;
                 bad.merge(std::mem::take(&mut block.bad));
                 bad.check(path)?;
+                seen.drop_repeated(&mut block);
                 waiting.push(block.number(&mut users, &mut items)?);
             }
             progress(Progress { bytes: done + stream.taken(), total_bytes, rows });
@@ -123,11 +155,49 @@ pub fn read_exposures_into(
         done += bytes;
         sources.push(SourceInfo { path: path.clone(), bytes });
     }
-    if events.is_empty() {
+    if events.is_empty() && seen.repeated == 0 {
         return Err(no_rows(&files, &skipped));
     }
-    let exposures = events.build(items.len(), users.len())?;
-    Ok(Log { users, items, exposures, rows, skipped, sources })
+    let (tasks, instances) = (items.len(), users.len());
+    let timed = events.latest() > 0 || events.is_empty();
+    if !timed && (options.half_life.is_some() || options.cut.is_some()) {
+        let what = "no times: expected a column timestamp, or name it with --timestamp-col";
+        return Err(Error::data(files.first().map_or(Path::new("-"), |(p, _)| p), At::File, what));
+    }
+    let mut future = None;
+    if let Some(cut) = options.cut {
+        let (later, from) = events.split(cut);
+        future = Some((later.build(tasks, instances)?, from));
+    }
+    let latest = events.latest();
+    if let Some(half_life) = options.half_life {
+        events.decay(half_life, options.now.unwrap_or(latest));
+    }
+    let exposures = events.build(tasks, instances)?;
+    seen.new.sort_unstable();
+    let (events, repeated) = (seen.new, seen.repeated);
+    Ok(Log { users, items, exposures, future, latest, events, repeated, rows, skipped, sources })
+}
+
+/// Which events were read.
+struct Seen {
+    old: std::collections::HashSet<u64>,
+    new: Vec<u64>,
+    repeated: u64,
+}
+
+impl Seen {
+    /// Leaves out the rows of events that were read before.
+    fn drop_repeated(&mut self, block: &mut Block) {
+        let Some(ids) = block.event_ids.take() else { return };
+        let fresh: Vec<bool> = ids.iter().map(|id| self.old.insert(*id)).collect();
+        self.new.extend(ids.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(id, _)| *id));
+        let repeated = fresh.iter().filter(|fresh| !**fresh).count() as u64;
+        if repeated > 0 {
+            self.repeated += repeated;
+            block.keep(&fresh);
+        }
+    }
 }
 
 fn no_rows(files: &[(PathBuf, FileShape)], skipped: &Skipped) -> Error {

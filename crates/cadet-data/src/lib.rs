@@ -10,6 +10,7 @@ mod cut;
 pub mod exposures;
 mod footer;
 mod id_column;
+mod id_list;
 pub mod idx;
 pub mod images;
 pub mod labels;
@@ -23,13 +24,18 @@ mod rows;
 mod skipped;
 pub mod source;
 mod stream;
+pub mod time;
+mod times;
 pub mod triples;
 pub mod users;
 pub mod write;
 mod write_parquet;
 
 pub use cifar::read_cifar10;
-pub use exposures::{Columns, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into};
+pub use exposures::{
+    Columns, Cut, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into,
+};
+pub use id_list::read_ids;
 pub use idx::read_mnist;
 pub use images::{ImageSet, Images};
 pub use labels::{LabelColumn, Labels, read_labels};

@@ -39,7 +39,7 @@ pub struct User {
 const LARGEST_FILE: u64 = 256 << 20;
 
 pub(crate) fn csv_columns() -> Columns {
-    Columns { user: "userId".to_owned(), item: "movieId".to_owned(), weight: None }
+    Columns { user: "userId".to_owned(), item: "movieId".to_owned(), ..Columns::default() }
 }
 
 /// The ratings in a MovieLens folder, and whether they are in the old form.

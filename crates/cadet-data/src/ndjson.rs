@@ -6,9 +6,10 @@ use std::fmt;
 use cadet::{At, IdRef, Result};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::block::{Block, Known};
+use crate::block::{Block, Extras, Known};
 use crate::cut::Raw;
 use crate::skipped::{Fault, Reason, clip, nearest};
+use crate::time;
 
 /// What the wanted fields are called.
 #[derive(Debug, Clone)]
@@ -19,6 +20,12 @@ pub(crate) struct Layout {
     pub(crate) weight: Option<String>,
     /// Whether a row without a weight is bad; otherwise it weighs 1.
     pub(crate) needs_weight: bool,
+    /// `None` where times do not matter.
+    pub(crate) time: Option<String>,
+    /// `None` where ids of events do not matter.
+    pub(crate) event: Option<String>,
+    /// Whether a row without an id of its event is bad.
+    pub(crate) needs_event: bool,
 }
 
 /// One value of a row.
@@ -232,22 +239,30 @@ pub(crate) fn lines(raw: &Raw) -> impl Iterator<Item = (u64, &[u8])> {
 
 /// Parses a block of rows.
 pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Block> {
-    let mut block = Block::new(skip_bad, true);
-    let all = [layout.user.as_str(), &layout.item, layout.weight.as_deref().unwrap_or_default()];
-    let wanted = if layout.weight.is_some() { &all[..] } else { &all[..2] };
+    let mut block = Block::new(skip_bad, Extras { weights: true, times: true, events: true });
+    // What is not wanted has an empty name here, and is passed over below.
+    let name = |name: &'_ Option<String>| name.clone().unwrap_or_default();
+    let (weight, time, event) = (name(&layout.weight), name(&layout.time), name(&layout.event));
+    let all = [layout.user.as_str(), &layout.item, &weight, &time, &event];
+    let wanted = match (weight.as_str(), time.as_str(), event.as_str()) {
+        ("", "", "") => &all[..2],
+        _ => &all[..],
+    };
     for (number, line) in lines(raw) {
         block.rows += 1;
-        let mut values = [const { None }; 3];
+        let mut values = [const { None }; 5];
         let row = pick(line, wanted, &mut values).and_then(|()| {
-            let [user, item, weight] = &values;
+            let [user, item, weight, time, event] = &values;
             Ok((
                 id(user, &layout.user, "--user-col", line)?,
                 id(item, &layout.item, "--item-col", line)?,
                 weigh(weight, layout)?,
+                layout.time.as_deref().map_or(Ok(0), |column| when(time, column))?,
+                event_number(event, layout, line)?,
             ))
         });
         match row {
-            Ok((user, item, weight)) => {
+            Ok((user, item, weight, time, event)) => {
                 // A string is meant to stay one, even where it spells a number.
                 if let Id::Text(_) = user {
                     block.users.promote();
@@ -257,6 +272,11 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
                 }
                 block.push(known, user.borrow(), item.borrow())?;
                 block.weights.get_or_insert_default().push(weight);
+                block.times.get_or_insert_default().push(time);
+                match event {
+                    Some(event) => block.event_ids.iter_mut().for_each(|events| events.push(event)),
+                    None => block.event_ids = None,
+                }
             }
             Err(fault) => {
                 if !block.bad.note(At::Line(number), fault) {
@@ -267,6 +287,9 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
     }
     if block.weights.as_ref().is_some_and(|w| w.iter().all(|w| *w == 1.0)) {
         block.weights = None;
+    }
+    if block.times.as_ref().is_some_and(|t| t.iter().all(|t| *t == 0)) {
+        block.times = None;
     }
     Ok(block)
 }
@@ -308,8 +331,36 @@ fn no_key(column: &str, flag: &str, line: &[u8]) -> Fault {
     Fault::new(Reason::NoId, format!("no field {column}; found {list}; {hint}"))
 }
 
+/// A time; what is not there is not known.
+fn when(value: &Option<Value<'_>>, column: &str) -> Result<u32, Fault> {
+    let time = match value {
+        None | Some(Value::Null) => return Ok(0),
+        Some(Value::Int(value)) => time::of_int(*value),
+        Some(Value::Float(value)) => time::of_float(*value),
+        Some(Value::Text(text)) if text.trim().is_empty() => return Ok(0),
+        Some(Value::Text(text)) => time::parse(text),
+        Some(_) => None,
+    };
+    time.ok_or_else(|| match value {
+        Some(Value::Int(value)) => Fault::time(column, value),
+        Some(Value::Float(value)) => Fault::time(column, value),
+        Some(Value::Text(text)) => Fault::time(column, clip(text)),
+        other => Fault::time(column, other.as_ref().map_or("null", Value::kind)),
+    })
+}
+
+/// The number of the event; `None` where rows have no ids of events.
+fn event_number(value: &Option<Value<'_>>, layout: &Layout, line: &[u8]) -> Result<Option<u64>, Fault> {
+    let Some(column) = &layout.event else { return Ok(None) };
+    if value.is_none() && !layout.needs_event {
+        return Ok(None);
+    }
+    let id = id(value, column, "--event-col", line)?;
+    Ok(Some(time::event_number(id.borrow().to_string().as_bytes())))
+}
+
 fn weigh(value: &Option<Value<'_>>, layout: &Layout) -> Result<f32, Fault> {
-    let column = layout.weight.as_deref().unwrap_or_default();
+    let Some(column) = layout.weight.as_deref() else { return Ok(1.0) };
     let weight = match value {
         Some(Value::Int(value)) => *value as f32,
         Some(Value::Large(value)) => *value as f32,

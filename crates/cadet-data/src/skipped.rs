@@ -14,6 +14,7 @@ pub(crate) enum Reason {
     Fields,
     Utf8,
     Weight,
+    Time,
     Json,
     Number,
     Duplicate,
@@ -28,6 +29,7 @@ impl fmt::Display for Reason {
             Reason::Fields => "wrong number of fields",
             Reason::Utf8 => "invalid UTF-8",
             Reason::Weight => "bad weight",
+            Reason::Time => "bad time",
             Reason::Json => "broken JSON",
             Reason::Number => "bad number",
             Reason::Duplicate => "duplicate",
@@ -64,6 +66,11 @@ impl Fault {
 
     pub(crate) fn weight(column: &str, found: impl fmt::Display) -> Self {
         Fault::new(Reason::Weight, format!("{column} is {found}: expected a finite number above 0"))
+    }
+
+    pub(crate) fn time(column: &str, found: impl fmt::Display) -> Self {
+        let way_out = "(--timestamp-col '' reads no times)";
+        Fault::new(Reason::Time, format!("{column} is {found}: {} {way_out}", crate::time::EXPECTED))
     }
 
     pub(crate) fn fields(expected: usize, found: usize) -> Self {

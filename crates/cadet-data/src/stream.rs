@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 use cadet::{At, Error, Result};
 use rayon::prelude::*;
 
-use crate::block::{Block, Known};
+use crate::block::{Block, Extras, Known};
 use crate::csv::{self, Dialect};
 use crate::cut::{Cutter, Raw};
 use crate::exposures::Columns;
@@ -24,6 +24,7 @@ use crate::ndjson;
 use crate::parquet::Table;
 use crate::skipped::{Fault, clip, no_column};
 use crate::source::{self, Format, Input};
+use crate::times;
 
 /// What the rows of a file look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +73,14 @@ struct Wanted {
     user: usize,
     item: usize,
     weight: Option<usize>,
-    names: [String; 3],
+    time: Option<usize>,
+    event: Option<usize>,
+    names: [String; 5],
 }
 
 impl Stream {
-    /// Opens a file and finds the columns. Without `weights`, a weight column is not looked for.
-    pub(crate) fn open(path: &Path, shape: Shape, columns: &Columns, weights: bool) -> Result<Stream> {
+    /// Opens a file and finds the columns. Without `extras`, weights, times and ids of events are not looked for.
+    pub(crate) fn open(path: &Path, shape: Shape, columns: &Columns, extras: bool) -> Result<Stream> {
         if columns.user == columns.item {
             let why = format!("users and items cannot both be in {}", columns.user);
             return Err(Error::config("columns", why));
@@ -86,10 +89,10 @@ impl Stream {
             return TextStream::ratings(path).map(Stream::Text);
         }
         match source::open(path)? {
-            Input::Text(text) => TextStream::open(text, columns, weights).map(Stream::Text),
+            Input::Text(text) => TextStream::open(text, columns, extras).map(Stream::Text),
             Input::Parquet(file) => {
                 let table = Table::open(file)?;
-                ParquetStream::open(table, columns, weights).map(Stream::Parquet)
+                ParquetStream::open(table, columns, extras).map(Stream::Parquet)
             }
         }
     }
@@ -117,12 +120,15 @@ impl Stream {
 }
 
 /// The places of the wanted columns among the found ones.
-fn find(
-    path: &Path,
-    columns: &Columns,
-    weights: bool,
-    found: &[String],
-) -> Result<(usize, usize, Option<usize>)> {
+struct Found {
+    user: usize,
+    item: usize,
+    weight: Option<usize>,
+    time: Option<usize>,
+    event: Option<usize>,
+}
+
+fn find(path: &Path, columns: &Columns, extras: bool, found: &[String]) -> Result<Found> {
     let place = |wanted: &str| -> Result<Option<usize>> {
         let mut places = found.iter().enumerate().filter(|(_, name)| *name == wanted);
         let first = places.next().map(|(i, _)| i);
@@ -132,27 +138,47 @@ fn find(
         }
     };
     let need = |wanted: &str, flag: &str| place(wanted)?.ok_or_else(|| no_column(path, wanted, flag, found));
-    let weight = match &columns.weight {
-        _ if !weights => None,
-        Some(name) => Some(need(name, "--weight-col")?),
-        None => place(WEIGHT)?,
+    let extra = |named: &Option<String>, usual: &str, flag: &str| match named.as_deref() {
+        _ if !extras => Ok(None),
+        Some("") => Ok(None),
+        Some(name) => need(name, flag).map(Some),
+        None => place(usual),
     };
-    Ok((need(&columns.user, "--user-col")?, need(&columns.item, "--item-col")?, weight))
+    let (user, item) = (need(&columns.user, "--user-col")?, need(&columns.item, "--item-col")?);
+    // A column of ids is nothing else beside.
+    let spare = |place: Option<usize>| place.filter(|place| *place != user && *place != item);
+    Ok(Found {
+        user,
+        item,
+        weight: spare(extra(&columns.weight, WEIGHT, "--weight-col")?),
+        time: spare(extra(&columns.timestamp, TIME, "--timestamp-col")?),
+        event: spare(extra(&columns.event, EVENT, "--event-col")?),
+    })
 }
 
-/// The weights' column where none is named.
+/// The columns' names where none are given.
 const WEIGHT: &str = "weight";
+const TIME: &str = "timestamp";
+const EVENT: &str = "event_id";
+
+/// The name of a column: the given one, or the usual one.
+fn named(given: &Option<String>, usual: &str) -> String {
+    given.clone().unwrap_or(usual.to_owned())
+}
 
 impl TextStream {
-    fn open(text: source::Text, columns: &Columns, weights: bool) -> Result<TextStream> {
+    fn open(text: source::Text, columns: &Columns, extras: bool) -> Result<TextStream> {
         let path = text.path.clone();
         if text.format == Format::Ndjson {
-            let weight = columns.weight.clone().unwrap_or(WEIGHT.to_owned());
+            let wanted = |given, usual| Some(named(given, usual)).filter(|name| extras && !name.is_empty());
             let layout = ndjson::Layout {
                 user: columns.user.clone(),
                 item: columns.item.clone(),
-                weight: weights.then_some(weight),
-                needs_weight: weights && columns.weight.is_some(),
+                weight: wanted(&columns.weight, WEIGHT),
+                needs_weight: extras && columns.weight.is_some(),
+                time: wanted(&columns.timestamp, TIME),
+                event: wanted(&columns.event, EVENT),
+                needs_event: extras && columns.event.is_some(),
             };
             let mut stream = TextStream::new(Cutter::new(text, None), Parser::Json(layout));
             stream.first(&path)?;
@@ -166,17 +192,22 @@ impl TextStream {
             user: 0,
             item: 0,
             weight: None,
+            time: None,
+            event: None,
             user_name: columns.user.clone(),
             item_name: columns.item.clone(),
-            weight_name: columns.weight.clone().unwrap_or(WEIGHT.to_owned()),
+            weight_name: named(&columns.weight, WEIGHT),
+            time_name: named(&columns.timestamp, TIME),
+            event_name: named(&columns.event, EVENT),
             shape: None,
         };
         let mut stream = TextStream::new(Cutter::new(text, Some(delimiter)), Parser::Csv(layout));
         let raw = stream.first(&path)?;
         let found = csv::take_header(raw, dialect).map_err(|f| f.at(&path, At::Line(1)))?;
-        let (user, item, weight) = find(&path, columns, weights, &found)?;
+        let places = find(&path, columns, extras, &found)?;
         if let Parser::Csv(layout) = &mut stream.parser {
-            (layout.user, layout.item, layout.weight) = (user, item, weight);
+            (layout.user, layout.item, layout.weight) = (places.user, places.item, places.weight);
+            (layout.time, layout.event) = (places.time, places.event);
             layout.fields = found.len();
         }
         Ok(stream)
@@ -191,9 +222,13 @@ impl TextStream {
             user: 0,
             item: 2,
             weight: None,
+            time: Some(6),
+            event: None,
             user_name: "UserID".to_owned(),
             item_name: "MovieID".to_owned(),
             weight_name: String::new(),
+            time_name: "Timestamp".to_owned(),
+            event_name: String::new(),
             shape: Some("UserID::MovieID::Rating::Timestamp"),
         };
         let mut stream = TextStream::new(Cutter::new(text, None), Parser::Csv(layout));
@@ -271,11 +306,15 @@ fn before_failure(results: Vec<Result<Block>>) -> (Vec<Block>, Option<Error>) {
 }
 
 impl ParquetStream {
-    fn open(table: Table, columns: &Columns, weights: bool) -> Result<ParquetStream> {
+    fn open(table: Table, columns: &Columns, extras: bool) -> Result<ParquetStream> {
         let found = table.names();
-        let (user, item, weight) = find(table.path(), columns, weights, &found)?;
+        let Found { user, item, weight, time, event } = find(table.path(), columns, extras, &found)?;
         check_type(&table, user)?;
         check_type(&table, item)?;
+        event.map_or(Ok(()), |event| check_type(&table, event))?;
+        if let Some(time) = time {
+            times::check_type(&table, time)?;
+        }
         if let Some(weight) = weight {
             let kind = table.data_type(weight);
             if !(kind.is_integer() || matches!(kind, DataType::Float32 | DataType::Float64)) {
@@ -285,9 +324,10 @@ impl ParquetStream {
             }
         }
         let name = |i: usize| found[i].clone();
-        let names = [name(user), name(item), weight.map(name).unwrap_or_default()];
+        let or_none = |column: Option<usize>| column.map(name).unwrap_or_default();
+        let names = [name(user), name(item), or_none(weight), or_none(time), or_none(event)];
         let rows = table.group_rows();
-        let wanted = Wanted { user, item, weight, names };
+        let wanted = Wanted { user, item, weight, time, event, names };
         Ok(ParquetStream { table, wanted, rows, next: 0, taken: 0, stopped: None })
     }
 
@@ -337,19 +377,21 @@ fn read_group(
     known: Known<'_>,
     skip_bad: bool,
 ) -> Result<Block> {
-    let mut block = Block::new(skip_bad, wanted.weight.is_some());
+    let (weights, times, events) = (wanted.weight.is_some(), wanted.time.is_some(), wanted.event.is_some());
+    let mut block = Block::new(skip_bad, Extras { weights, times, events });
     // What the footer says is a hint, not to be trusted with more than a little memory.
     block.events.reserve(table.group_rows()[group].min(1 << 20) as usize);
     let mut columns = vec![wanted.user, wanted.item];
-    columns.extend(wanted.weight);
+    columns.extend([wanted.weight, wanted.time, wanted.event].into_iter().flatten());
     columns.sort_unstable();
+    columns.dedup();
     let place = |column: usize| columns.iter().position(|c| *c == column).unwrap_or_default();
     let (mut users, mut items) = (Numberer::default(), Numberer::default());
     let (mut user_numbers, mut item_numbers) = (Vec::new(), Vec::new());
     table.read_group(group, &columns, true, |first, batch: &RecordBatch| {
         let user = batch.column(place(wanted.user));
         let item = batch.column(place(wanted.item));
-        let weights = wanted.weight.map(|w| weights(batch.column(place(w))));
+        let weights = wanted.weight.map(|w| self::weights(batch.column(place(w))));
         let mut faults: Vec<(usize, Fault)> = Vec::new();
         good_rows(user, &wanted.names[0], &mut |row, fault| faults.push((row, fault)));
         good_rows(item, &wanted.names[1], &mut |row, fault| faults.push((row, fault)));
@@ -357,6 +399,16 @@ fn read_group(
             if !(weight.is_finite() && *weight > 0.0) {
                 faults.push((row, Fault::weight(&wanted.names[2], weight)));
             }
+        }
+        let times = wanted.time.map(|t| times::read(batch.column(place(t))));
+        for (row, time) in times.iter().flatten().enumerate() {
+            if let Err(found) = time {
+                faults.push((row, Fault::time(&wanted.names[3], found)));
+            }
+        }
+        let event = wanted.event.map(|e| batch.column(place(e)));
+        if let Some(event) = event {
+            good_rows(event, &wanted.names[4], &mut |row, fault| faults.push((row, fault)));
         }
         block.rows += batch.num_rows() as u64;
         let mut good = None;
@@ -381,6 +433,14 @@ fn read_group(
         if let (Some(into), Some(weights)) = (&mut block.weights, weights) {
             let rows = weights.into_iter().enumerate();
             into.extend(rows.filter(|(i, _)| good.is_none_or(|g| g[*i])).map(|(_, w)| w));
+        }
+        let is_good = |row: &usize| good.is_none_or(|g| g[*row]);
+        if let (Some(into), Some(times)) = (&mut block.times, times) {
+            let rows = times.into_iter().enumerate().filter(|(i, _)| is_good(i));
+            into.extend(rows.map(|(_, time)| time.unwrap_or_default()));
+        }
+        if let (Some(into), Some(event)) = (&mut block.event_ids, event) {
+            into.extend((0..batch.num_rows()).filter(is_good).map(|row| times::event(event, row)));
         }
         Ok(true)
     })?;

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::source::{Format, Packing, from_ending, is_dash};
+use crate::time::iso;
 use crate::write_parquet::ParquetOut;
 
 /// What a column holds.
@@ -24,6 +25,8 @@ pub enum Kind {
     F64,
     /// Counts.
     U32,
+    /// Times, in seconds since 1970; 0 stands for "nothing".
+    Time,
     /// Text.
     Str,
     /// Vectors.
@@ -41,6 +44,8 @@ pub enum Values<'a> {
     F64(&'a [f64]),
     /// For [`Kind::U32`].
     U32(&'a [u32]),
+    /// For [`Kind::Time`].
+    Time(&'a [u32]),
     /// For [`Kind::Str`].
     Str(&'a [&'a str]),
     /// For [`Kind::F32List`]: row after row, `width` numbers each.
@@ -54,6 +59,7 @@ impl Values<'_> {
             Values::F32(_) => Kind::F32,
             Values::F64(_) => Kind::F64,
             Values::U32(_) => Kind::U32,
+            Values::Time(_) => Kind::Time,
             Values::Str(_) => Kind::Str,
             Values::F32List(..) => Kind::F32List,
         }
@@ -65,6 +71,7 @@ impl Values<'_> {
             Values::F32(values) => values.len(),
             Values::F64(values) => values.len(),
             Values::U32(values) => values.len(),
+            Values::Time(values) => values.len(),
             Values::Str(values) => values.len(),
             Values::F32List(values, width) => values.len() / (*width).max(1),
         }
@@ -351,6 +358,7 @@ fn csv_row(values: &[Values<'_>], row: usize, format: Format, into: &mut Vec<u8>
             Values::F64(values) if values[row].is_nan() => {}
             Values::F64(values) => number(values[row], into),
             Values::U32(values) => number(values[row], into),
+            Values::Time(values) => into.extend_from_slice(iso(values[row]).as_bytes()),
             Values::Str(values) => csv_text(values[row], format, into),
             Values::F32List(values, width) => {
                 let mut list = Vec::new();
@@ -395,6 +403,8 @@ fn json_row(columns: &[(String, Kind)], values: &[Values<'_>], row: usize, into:
             Values::F32(values) => json_number(values[row], values[row].is_finite(), into),
             Values::F64(values) => json_number(values[row], values[row].is_finite(), into),
             Values::U32(values) => number(values[row], into),
+            Values::Time(values) if values[row] == 0 => into.extend_from_slice(b"null"),
+            Values::Time(values) => text(&iso(values[row]), into),
             Values::Str(values) => text(values[row], into),
             Values::F32List(values, width) => {
                 json_list(&values[row * width..(row + 1) * width], into);
@@ -408,11 +418,12 @@ fn json_row(columns: &[(String, Kind)], values: &[Values<'_>], row: usize, into:
 mod tests {
     use super::*;
 
-    const COLUMNS: [(&str, Kind); 6] = [
+    const COLUMNS: [(&str, Kind); 7] = [
         ("user_id", Kind::Id),
         ("score", Kind::F32),
         ("p", Kind::F64),
         ("seen", Kind::U32),
+        ("last", Kind::Time),
         ("status", Kind::Str),
         ("x", Kind::F32List),
     ];
@@ -423,6 +434,7 @@ mod tests {
             Values::F32(&[0.1, f32::NAN]),
             Values::F64(&[1e-300, 2.0]),
             Values::U32(&[3, 0]),
+            Values::Time(&[1_794_803_316, 0]),
             Values::Str(&["ok", ""]),
             Values::F32List(&[1.0, 0.5, 2.0, 3.0], 2),
         ])
@@ -443,14 +455,14 @@ mod tests {
     fn csv_and_ndjson() {
         assert_eq!(
             written("a.csv"),
-            "user_id,score,p,seen,status,x\n\
-             7,0.1,1e-300,3,ok,\"[1.0,0.5]\"\n\
-             \"a,\"\"b\"\"\",,2.0,0,\"\",\"[2.0,3.0]\"\n"
+            "user_id,score,p,seen,last,status,x\n\
+             7,0.1,1e-300,3,2026-11-16T04:28:36Z,ok,\"[1.0,0.5]\"\n\
+             \"a,\"\"b\"\"\",,2.0,0,,\"\",\"[2.0,3.0]\"\n"
         );
         assert_eq!(
             written("a.ndjson"),
-            "{\"user_id\":7,\"score\":0.1,\"p\":1e-300,\"seen\":3,\"status\":\"ok\",\"x\":[1.0,0.5]}\n\
-             {\"user_id\":\"a,\\\"b\\\"\",\"score\":null,\"p\":2.0,\"seen\":0,\"status\":\"\",\"x\":[2.0,3.0]}\n"
+            "{\"user_id\":7,\"score\":0.1,\"p\":1e-300,\"seen\":3,\"last\":\"2026-11-16T04:28:36Z\",\"status\":\"ok\",\"x\":[1.0,0.5]}\n\
+             {\"user_id\":\"a,\\\"b\\\"\",\"score\":null,\"p\":2.0,\"seen\":0,\"last\":null,\"status\":\"\",\"x\":[2.0,3.0]}\n"
         );
     }
 

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use arrow_array::builder::{Float32Builder, ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_array::{
+    ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray,
+    UInt32Array,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use cadet::{Error, IdRef, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -51,6 +54,7 @@ impl ParquetOut {
                 Kind::F32 => (DataType::Float32, true),
                 Kind::F64 => (DataType::Float64, true),
                 Kind::U32 => (DataType::UInt32, false),
+                Kind::Time => (DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), true),
                 Kind::Str => (DataType::Utf8, false),
                 Kind::F32List => (DataType::new_list(DataType::Float32, true), false),
             };
@@ -143,6 +147,10 @@ impl ParquetOut {
                     Arc::new(values.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Float64Array>())
                 }
                 Values::U32(values) => Arc::new(UInt32Array::from(values.to_vec())),
+                Values::Time(values) => {
+                    let times = values.iter().map(|t| (*t != 0).then_some(i64::from(*t) * 1_000));
+                    Arc::new(times.collect::<TimestampMillisecondArray>().with_timezone("UTC"))
+                }
                 Values::Str(values) => Arc::new(StringArray::from_iter_values(values.iter())),
                 Values::F32List(values, width) => {
                     let mut lists = ListBuilder::new(Float32Builder::new());

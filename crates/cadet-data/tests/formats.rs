@@ -121,8 +121,9 @@ fn columns_can_have_other_names() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.tsv");
     std::fs::write(&path, "\u{feff}\"who\"\twhat\tw\r\n1\t2\t3\r\n").unwrap();
-    let columns = Columns { user: "who".into(), item: "what".into(), weight: Some("w".into()) };
-    let options = ReadOptions { columns, skip_bad: false };
+    let columns =
+        Columns { user: "who".into(), item: "what".into(), weight: Some("w".into()), ..Columns::default() };
+    let options = ReadOptions { columns, ..ReadOptions::default() };
     let log = read_exposures(&[path], &options, &|_| {}).unwrap();
     assert_eq!(log.exposures.mass(TaskId(0)), 3.0);
 }
@@ -250,4 +251,68 @@ proptest! {
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
         prop_assert_eq!(bits(table.features.values()), bits(&values));
     }
+}
+
+#[test]
+fn times_and_events_are_read_from_every_format() {
+    use cadet_data::Cut;
+    let dir = tempfile::tempdir().unwrap();
+    let times = ["2026-01-05T00:00:00Z", "2026-01-02T12:00:00Z", "", "2026-01-05T00:00:00Z"];
+    let seconds = [1_767_571_200u32, 1_767_355_200, 0, 1_767_571_200];
+    let rows = [(7, "a", 0), (7, "a", 1), (8, "b", 2), (7, "a", 0)];
+    let mut csv = String::from("event_id,timestamp,user_id,item_id\n");
+    let mut json = String::new();
+    for ((user, item, event), time) in rows.iter().zip(times) {
+        csv += &format!("e{event},{time},{user},{item}\n");
+        let time = if time.is_empty() { "null".to_owned() } else { format!("\"{time}\"") };
+        json += &format!(
+            "{{\"user_id\":{user},\"item_id\":\"{item}\",\"timestamp\":{time},\"event_id\":\"e{event}\"}}\n"
+        );
+    }
+    // Plain integers take the quick way.
+    let ints = "user_id,x,timestamp,item_id\n7,1,1767571200000,5\n7,1,1767355200,5\n8,1,,6\n";
+    for (name, text) in [("a.csv", csv.as_str()), ("a.ndjson", &json), ("ints.csv", ints)] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let names: Vec<String> = rows.iter().map(|(_, _, e)| format!("e{e}")).collect();
+    let columns =
+        [("user_id", Kind::Id), ("item_id", Kind::Id), ("timestamp", Kind::Time), ("event_id", Kind::Str)];
+    let mut writer = TableWriter::create(&dir.path().join("a.parquet"), None, &columns).unwrap();
+    let users: Vec<IdRef<'_>> = rows.iter().map(|(u, _, _)| IdRef::Int(*u)).collect();
+    let items: Vec<IdRef<'_>> = rows.iter().map(|(_, i, _)| IdRef::Str(i)).collect();
+    let events: Vec<&str> = names.iter().map(String::as_str).collect();
+    writer
+        .write(&[Values::Id(&users), Values::Id(&items), Values::Time(&seconds), Values::Str(&events)])
+        .unwrap();
+    writer.finish().unwrap();
+    let mut numbers = Vec::new();
+    for name in ["a.csv", "a.ndjson", "a.parquet", "ints.csv"] {
+        let path = dir.path().join(name);
+        let log = read(&path);
+        let first = log.exposures.audience(cadet::TaskId(0));
+        assert_eq!((first.times_seen(0), first.last_seen(0)), (2, seconds[0]), "{name}");
+        assert_eq!(log.exposures.audience(cadet::TaskId(1)).last_seen(1), 0, "{name}");
+        assert_eq!(log.latest, seconds[0]);
+        if name != "ints.csv" {
+            assert_eq!((log.repeated, log.events.len()), (1, 3), "{name}");
+            numbers.push(log.events.clone());
+            let seen = ReadOptions { seen: log.events, ..ReadOptions::default() };
+            let again = read_exposures(std::slice::from_ref(&path), &seen, &|_| {}).unwrap();
+            assert_eq!((again.repeated, again.exposures.len()), (4, 0), "{name}");
+        }
+        let cut = ReadOptions { cut: Some(Cut::At(seconds[0])), ..ReadOptions::default() };
+        let split = read_exposures(std::slice::from_ref(&path), &cut, &|_| {}).unwrap();
+        let (future, from) = split.future.unwrap();
+        assert_eq!((split.exposures.event_count(), future.event_count(), from), (2, 1, seconds[0]), "{name}");
+        let aged = ReadOptions { half_life: Some(2.5), ..ReadOptions::default() };
+        let aged = read_exposures(std::slice::from_ref(&path), &aged, &|_| {}).unwrap();
+        assert_eq!(aged.exposures.audience(cadet::TaskId(0)).weight(0), 1.5, "{name}");
+    }
+    assert!(numbers.windows(2).all(|w| w[0] == w[1]), "an event has one number, whatever the format");
+    let untimed = ReadOptions {
+        columns: Columns { timestamp: Some(String::new()), event: Some(String::new()), ..Columns::default() },
+        ..ReadOptions::default()
+    };
+    let plain = read_exposures(&[dir.path().join("a.csv")], &untimed, &|_| {}).unwrap();
+    assert_eq!((plain.exposures.last(), plain.repeated, plain.exposures.event_count()), (None, 0, 4));
 }

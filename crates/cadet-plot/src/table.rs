@@ -22,7 +22,7 @@ pub struct Column {
     pub heading: String,
     /// Digits after the point; chosen from the values when `None`.
     pub decimals: Option<usize>,
-    /// Draw a bar behind each number, as long as the number is large.
+    /// Draw a bar behind each number, as long as the number is large, in another colour below 0.
     pub bars: bool,
     /// Which value is printed bold.
     pub best: Option<Best>,
@@ -174,9 +174,10 @@ fn cell(out: &mut String, cell: &Cell, column: &Column, shape: &Shape) {
     match cell.value().filter(|_| column.bars && shape.largest > 0.0) {
         Some(v) => {
             let percent = (v.abs() / shape.largest * 100.0).clamp(0.0, 100.0);
+            let below = if v < 0.0 { " class=\"below\"" } else { "" };
             let _ = write!(
                 out,
-                "<td{class}><span class=\"bar\"><i style=\"width:{percent:.1}%\"></i></span><span class=\"figure\">{text}</span></td>"
+                "<td{class}><span class=\"bar\"><i{below} style=\"width:{percent:.1}%\"></i></span><span class=\"figure\">{text}</span></td>"
             );
         }
         None => {

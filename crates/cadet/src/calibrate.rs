@@ -125,6 +125,17 @@ impl Calibrator {
         Ok(Self { own, group, pooled })
     }
 
+    /// Makes room for an item that came after training: it borrows the held-out users of a group.
+    pub fn join(&mut self, task: u32, group: u32) {
+        match self.group.get_mut(task as usize) {
+            Some(own) => *own = group,
+            None => {
+                self.group.push(group);
+                self.own.push(Vec::new());
+            }
+        }
+    }
+
     /// What an item's p-values rest on.
     pub fn basis(&self, task: u32) -> Basis {
         self.sample(task).0

@@ -1,5 +1,7 @@
 //! What a trained model is: the net, the embeddings, and all that scoring needs beside them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::Calibrator;
@@ -41,6 +43,53 @@ pub struct Model {
     pub reference: Instances,
     /// Turns quantiles into p-values.
     pub calibrator: Calibrator,
+    /// What the pre-embedding model said about the audiences of items that came after training.
+    pub states: BTreeMap<TaskId, ItemState>,
+    /// Numbers of the events seen so far, ascending, where events have ids: none of them counts twice.
+    pub events: Vec<u64>,
+}
+
+/// What is kept of an item that was not trained: sums over its audience, which merge by adding.
+///
+/// The responses of the `M0` heads are linear in the trunk, so their sum is `w_s·sums + b_s·mass`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ItemState {
+    /// Σ w over its exposures.
+    pub mass: f64,
+    /// Σ w·h(x), the trunk of the pre-embedding model.
+    pub sums: Vec<f64>,
+}
+
+/// How much a model knows about an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It was trained.
+    Trained,
+    /// It came later: its embedding is what the pre-embedding model makes of its audience.
+    Added,
+    /// It came later and nobody is known to have seen it: its audience is taken for the population's.
+    Empty,
+    /// It had too few exposures to be trained on.
+    Untrained,
+}
+
+impl Model {
+    /// How much the model knows about an item of its own.
+    pub fn standing(&self, task: TaskId) -> Standing {
+        match self.states.get(&task) {
+            _ if self.trained[task.0 as usize] => Standing::Trained,
+            Some(state) if state.mass > 0.0 => Standing::Added,
+            Some(_) => Standing::Empty,
+            None => Standing::Untrained,
+        }
+    }
+
+    /// The items that have an embedding to score with.
+    pub fn scored(&self) -> Vec<TaskId> {
+        let known = |t: &TaskId| matches!(self.standing(*t), Standing::Trained | Standing::Added);
+        (0..self.items.len() as u32).map(TaskId).filter(known).collect()
+    }
 }
 
 /// The pre-embedding model and how its responses became embeddings.
@@ -77,6 +126,24 @@ pub struct Manifest {
     pub seed_history: Option<History>,
     /// What it reaches on users that were never trained on; `None` without test users.
     pub metrics: Option<Evaluation>,
+    /// What came after training, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<Addition>,
+}
+
+/// Exposures that came after training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Addition {
+    /// Files read, as they were named.
+    pub sources: Vec<String>,
+    /// Items that the model did not know.
+    pub new_items: usize,
+    /// Events of users that the model knows, repeats counted.
+    pub events: u64,
+    /// Events of users that it does not know.
+    pub unknown_user_events: u64,
+    /// Passes that refined the new embeddings.
+    pub fine_tuned: usize,
 }
 
 /// What a model was trained on.
@@ -103,6 +170,9 @@ pub struct DataInfo {
     pub feature_columns: Vec<String>,
     /// Whether features were learned from the exposures.
     pub learned_features: bool,
+    /// The time of the latest exposure trained on, in seconds since 1970; 0 where no time is known.
+    #[serde(default)]
+    pub latest: u32,
 }
 
 /// What training cost.

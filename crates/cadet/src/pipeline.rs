@@ -1,5 +1,7 @@
 //! The whole method, from a log to a model; reads like section 4 of the paper.
 
+use std::collections::BTreeMap;
+
 use crate::calibrate::{self, Calibrator};
 use crate::estimator::Estimator;
 use crate::evaluate::{HeldOut, Limits, evaluate};
@@ -37,6 +39,10 @@ pub struct Log {
     pub feature_columns: Vec<String>,
     /// Where it was read from.
     pub sources: Vec<String>,
+    /// Numbers of the events, ascending, where they have ids.
+    pub events: Vec<u64>,
+    /// The time of the latest exposure, in seconds since 1970; 0 where no time is known.
+    pub latest: u32,
 }
 
 impl Log {
@@ -126,7 +132,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let sha256 = crate::store::fingerprint(&log);
     let (version, kernel) = (env!("CARGO_PKG_VERSION"), Kernel::chosen()?.name());
     watch.begin(&format!("{sha256} {version} {kernel} {settings:?}"))?;
-    let Log { users, items, exposures, features: given, feature_columns, sources } = log;
+    let Log { users, items, exposures, features: given, feature_columns, sources, events, latest } = log;
     let kept = split::tasks_with_at_least(&exposures, settings.min_exposures);
     let kept = kept.as_ref();
     if kept.is_empty() {
@@ -225,6 +231,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         feature_names,
         feature_columns,
         learned_features: factors.is_some(),
+        latest,
     };
     let manifest = Manifest {
         format: crate::store::FORMAT.into(),
@@ -237,6 +244,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         history,
         seed_history,
         metrics,
+        added: Vec::new(),
     };
     Ok(Model {
         manifest,
@@ -251,6 +259,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         pre,
         reference,
         calibrator,
+        states: BTreeMap::new(),
+        events,
     })
 }
 

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contrastive::Contrastive;
+use crate::estimator::{Estimator, Tensor};
 use crate::kernels::{Output, Shape};
 use crate::tasks::TaskEmbeddings;
 use crate::{Error, Result};
@@ -52,6 +53,18 @@ impl Ratio {
     /// The trainable model inside, for [`crate::trainer::train`].
     pub fn model_mut(&mut self) -> &mut Contrastive {
         &mut self.0
+    }
+
+    /// The same net over other embeddings.
+    pub fn with_tasks(&self, tasks: &TaskEmbeddings) -> Result<Ratio> {
+        let mut shape = self.0.net.shape().clone();
+        shape.embedding = tasks.width();
+        let mut model = Contrastive::new(shape, tasks.len(), tasks.values(), 0)?;
+        let mut parameters = self.0.parameters();
+        parameters.retain(|tensor| tensor.name != "tasks");
+        parameters.push(Tensor::matrix("tasks", tasks.len(), tasks.width(), tasks.values().to_vec()));
+        model.set_parameters(parameters)?;
+        Ok(Ratio(model))
     }
 
     /// The embeddings as they are now.

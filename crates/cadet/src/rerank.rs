@@ -255,7 +255,9 @@ pub struct Reranker<'a> {
     config: RerankConfig,
     users: Halves,
     tasks: Halves,
-    /// Directions of the embeddings seen from their centre, of length 1; of length 0 for items that were not trained,
+    /// Which items have an embedding to score with.
+    scored: Vec<bool>,
+    /// Directions of the embeddings seen from their centre, of length 1; of length 0 for items that have none,
     /// and in one more row for those that are not known.
     directions: Vec<f32>,
     width: usize,
@@ -268,14 +270,16 @@ impl<'a> Reranker<'a> {
         let embeddings = model.ratio.embeddings()?;
         let (centre, width) = (embeddings.centre(), embeddings.width());
         let mut directions = Vec::with_capacity(embeddings.values().len());
-        for (t, trained) in (0u32..).zip(&model.trained) {
+        let mut scored = vec![false; model.items.len()];
+        model.scored().iter().for_each(|t| scored[t.0 as usize] = true);
+        for (t, scored) in (0u32..).zip(&scored) {
             let from_centre = embeddings.row(t).iter().zip(&centre).map(|(v, c)| v - c);
             let length = from_centre.clone().map(|v| v * v).sum::<f32>().sqrt();
-            let scale = if *trained && length > 0.0 { 1.0 / length } else { 0.0 };
+            let scale = if *scored && length > 0.0 { 1.0 / length } else { 0.0 };
             directions.extend(from_centre.map(|v| v * scale));
         }
         directions.extend(std::iter::repeat_n(0.0, width));
-        Ok(Self { tasks: model.ratio.task_halves(), model, config, users, directions, width })
+        Ok(Self { tasks: model.ratio.task_halves(), model, config, users, scored, directions, width })
     }
 
     /// Reranks lists, each by itself.
@@ -311,8 +315,8 @@ impl<'a> Reranker<'a> {
     }
 
     fn candidates(&self, workspace: &mut crate::scorer::Workspace, request: &Request<'_>) -> Vec<Candidate> {
-        let trained = |t: &TaskId| self.model.trained[t.0 as usize];
-        let known: Vec<u32> = request.tasks.iter().flatten().filter(|t| trained(t)).map(|t| t.0).collect();
+        let scored = |t: &TaskId| self.scored[t.0 as usize];
+        let known: Vec<u32> = request.tasks.iter().flatten().filter(|t| scored(t)).map(|t| t.0).collect();
         let scores = request
             .half
             .map(|half| self.model.ratio.familiarity_of(workspace, &self.users, half, &self.tasks, &known));
@@ -320,7 +324,7 @@ impl<'a> Reranker<'a> {
         let seen = |task: TaskId, user: u32| self.model.exposures.audience(task).times_seen(user);
         let candidate = |(task, relevance): (&Option<TaskId>, &f32)| Candidate {
             relevance: *relevance,
-            familiarity: task.filter(trained).and_then(|_| scores.next()),
+            familiarity: task.filter(scored).and_then(|_| scores.next()),
             times_seen: task.zip(request.user).map_or(0, |(task, user)| seen(task, user)),
         };
         request.tasks.iter().zip(request.relevance).map(candidate).collect()

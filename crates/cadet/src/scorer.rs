@@ -9,7 +9,7 @@ use crate::calibrate::{self, Basis};
 use crate::exposures::TaskId;
 use crate::instances::Instances;
 use crate::kernels::Kernel;
-use crate::model::Model;
+use crate::model::{Model, Standing};
 use crate::ratio::Ratio;
 use crate::{Error, Result};
 
@@ -183,7 +183,12 @@ pub struct TaskScorer<'a> {
     task: TaskId,
     /// Familiarity of the reference sample, ascending.
     reference: Vec<f32>,
+    /// Whether nobody is known to have seen it: then its audience is taken for the population.
+    empty: bool,
 }
+
+/// What is said where an item's audience is taken for the population: everybody is as common in one as in the other.
+const POPULATION: Verdict = Verdict { familiarity: 0.0, quantile: 0.5, p_value: 1.0 };
 
 /// What is said about a (user, item) pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -214,14 +219,21 @@ impl<'a> Scorer<'a> {
             let hint = format!("the model has {items} items");
             return Err(Error::UnknownTask { id: format!("number {}", task.0), hint });
         }
-        let reference = self.model.ratio.sorted_familiarity(task, &self.reference);
-        Ok(TaskScorer { model: self.model, task, reference })
+        let empty = self.model.standing(task) == Standing::Empty;
+        let reference = match empty {
+            true => vec![0.0; self.reference.len()],
+            false => self.model.ratio.sorted_familiarity(task, &self.reference),
+        };
+        Ok(TaskScorer { model: self.model, task, reference, empty })
     }
 }
 
 impl TaskScorer<'_> {
     /// Verdicts for users.
     pub fn verdicts(&self, halves: &Halves) -> Vec<Verdict> {
+        if self.empty {
+            return vec![POPULATION; halves.len()];
+        }
         let mut familiarity = vec![0.0; halves.len()];
         self.model.ratio.familiarity(self.task, halves, &mut familiarity);
         familiarity.into_iter().map(|f| self.verdict(f)).collect()

@@ -33,6 +33,8 @@ pub struct Settings {
     pub test: f64,
     /// Items with fewer different users are left out.
     pub min_exposures: usize,
+    /// An exposure's weight halves for every so many days that it is older than the latest; by itself age is ignored.
+    pub half_life: Option<f64>,
     /// The base distribution p(x).
     pub base: Base,
     /// Features per user, where they are learned from the exposures.
@@ -83,6 +85,7 @@ impl Default for Settings {
             valid: 0.1,
             test: 0.1,
             min_exposures: 1,
+            half_life: None,
             base: Base::Exposures,
             factors: 32,
             standardise: true,
@@ -159,6 +162,15 @@ impl Settings {
         if self.init == Init::Learned && self.hidden.last().is_some_and(|width| *width > 512) {
             let why = "the last layer must be at most 512 wide for learned embeddings: narrow it, or use random ones";
             return Err(Error::config("hidden", why));
+        }
+        if self.update == Update::Tasks {
+            return Err(Error::config("update", "a net that never moves learns nothing: joint or alternate"));
+        }
+        if let Some(days) = self.half_life.filter(|days| !(days.is_finite() && *days > 0.0)) {
+            return Err(Error::config(
+                "half_life",
+                format!("must be a number of days above 0, found {days}"),
+            ));
         }
         self.training().check()?;
         if let Some(scale) = self.init_scale.filter(|scale| !(scale.is_finite() && *scale > 0.0)) {

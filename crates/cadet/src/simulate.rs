@@ -365,6 +365,8 @@ impl SimulationConfig {
             features: Some(world.features.clone()),
             feature_columns: Vec::new(),
             sources: vec!["a simulated loop".into()],
+            events: Vec::new(),
+            latest: 0,
         })
     }
 

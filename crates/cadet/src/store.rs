@@ -10,7 +10,7 @@
 //!       SHA256SUMS              `sha256sum -c SHA256SUMS` checks the folder
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::heads::Heads;
 use crate::ids::{Ids, Names};
 use crate::init::project::Projection;
 use crate::instances::Instances;
-use crate::model::{Manifest, Model, PreEmbedding};
+use crate::model::{ItemState, Manifest, Model, PreEmbedding};
 use crate::pipeline::Log;
 use crate::tasks::TaskEmbeddings;
 use crate::trainer::{History, Progress};
@@ -179,6 +179,14 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     items.names(model.items.names());
     let trained: Vec<u8> = model.trained.iter().map(|t| u8::from(*t)).collect();
     items.add("trained", Dtype::U8, &[trained.len()], &trained);
+    if !model.states.is_empty() {
+        let (tasks, states): (Vec<u32>, Vec<&ItemState>) = model.states.iter().map(|(t, s)| (t.0, s)).unzip();
+        let masses: Vec<f64> = states.iter().map(|s| s.mass).collect();
+        let sums: Vec<f64> = states.iter().flat_map(|s| &s.sums).copied().collect();
+        items.add("added", Dtype::U32, &[tasks.len()], &tasks);
+        items.add("added.mass", Dtype::F64, &[masses.len()], &masses);
+        items.add("added.sums", Dtype::F64, &[masses.len(), sums.len() / masses.len()], &sums);
+    }
     items.write(&folder.join(ITEMS), None)?;
 
     let mut exposures = Pack::default();
@@ -190,6 +198,12 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     }
     if let Some(weights) = model.exposures.weights() {
         exposures.floats("weights", &[weights.len()], weights);
+    }
+    if let Some(last) = model.exposures.last() {
+        exposures.add("last", Dtype::U32, &[last.len()], last);
+    }
+    if !model.events.is_empty() {
+        exposures.add("events", Dtype::U64, &[model.events.len()], &model.events);
     }
     exposures.write(&folder.join(EXPOSURES), None)?;
 
@@ -231,6 +245,7 @@ pub fn fingerprint(log: &Log) -> String {
     hash.update(bytemuck::cast_slice::<u32, u8>(log.exposures.instances()));
     log.exposures.counts().inspect(|c| hash.update(bytemuck::cast_slice::<u32, u8>(c)));
     log.exposures.weights().inspect(|w| hash.update(bytemuck::cast_slice::<f32, u8>(w)));
+    log.exposures.last().inspect(|l| hash.update(bytemuck::cast_slice::<u32, u8>(l)));
     if let Some(features) = &log.features {
         hash.update((features.width() as u64).to_le_bytes());
         hash.update(bytemuck::cast_slice::<f32, u8>(features.values()));
@@ -407,12 +422,19 @@ pub fn load(folder: &Path) -> Result<Model> {
     if trained.len() != items.len() {
         return Err(file.error(format!("{} items, but {} flags", items.len(), trained.len())));
     }
+    let states = load_states(&file, &trained, manifest.settings.hidden.last().copied().unwrap_or(0))?;
 
     let file = open(EXPOSURES)?;
     let counts = file.has("counts")?.then(|| file.list("counts", Dtype::U32)).transpose()?;
     let weights = file.has("weights")?.then(|| file.list("weights", Dtype::F32)).transpose()?;
     let (offsets, instances) = (file.list("offsets", Dtype::U64)?, file.list("instances", Dtype::U32)?);
-    let exposures = file.wrap(Exposures::from_parts(users.len(), offsets, instances, counts, weights))?;
+    let last = file.has("last")?.then(|| file.list("last", Dtype::U32)).transpose()?;
+    let exposures = Exposures::from_parts(users.len(), offsets, instances, counts, weights);
+    let exposures = file.wrap(exposures.and_then(|exposures| exposures.with_last(last)))?;
+    let events: Vec<u64> = match file.has("events")? {
+        true => file.list("events", Dtype::U64)?,
+        false => Vec::new(),
+    };
     if exposures.task_count() != items.len() {
         return Err(file.error(format!("{} items, but rows for {}", items.len(), exposures.task_count())));
     }
@@ -443,7 +465,8 @@ pub fn load(folder: &Path) -> Result<Model> {
     let factors = match file.has("factors")? {
         true => {
             let ([rows, columns], values) = file.matrix("factors")?;
-            if rows != items.len() || columns != width {
+            // Items that came after training have none.
+            if rows > items.len() || columns != width {
                 return Err(file.error(format!("factors {rows} × {columns} fit neither items nor features")));
             }
             Some(file.wrap(Factors::new(columns, values))?)
@@ -482,7 +505,32 @@ pub fn load(folder: &Path) -> Result<Model> {
         pre,
         reference,
         calibrator,
+        states,
+        events,
     })
+}
+
+/// What is kept of the items that came after training.
+fn load_states(file: &Opened, trained: &[bool], width: usize) -> Result<BTreeMap<TaskId, ItemState>> {
+    if !file.has("added")? {
+        return Ok(BTreeMap::new());
+    }
+    let tasks: Vec<u32> = file.list("added", Dtype::U32)?;
+    let masses: Vec<f64> = file.list("added.mass", Dtype::F64)?;
+    let (shape, sums) = file.take::<f64>("added.sums", Dtype::F64)?;
+    if masses.len() != tasks.len() || shape != [tasks.len(), width] {
+        return Err(file.error(format!("sums {shape:?} of {} added items", tasks.len())));
+    }
+    let fits = |t: &u32| trained.get(*t as usize) == Some(&false);
+    if !tasks.is_sorted_by(|a, b| a < b) || !tasks.iter().all(fits) {
+        return Err(file.error("an added item is not among the untrained ones"));
+    }
+    if masses.iter().any(|m| !(m.is_finite() && *m >= 0.0)) || sums.iter().any(|s| !s.is_finite()) {
+        return Err(file.error("the sums of an added item are not finite"));
+    }
+    let states = masses.into_iter().zip(sums.chunks_exact(width));
+    let states = states.map(|(mass, sums)| ItemState { mass, sums: sums.to_vec() });
+    Ok(tasks.into_iter().map(TaskId).zip(states).collect())
 }
 
 /// Whether the net that the manifest speaks of is there, before memory is taken for it.

@@ -221,6 +221,8 @@ impl World {
             features: Some(self.features.clone()),
             feature_columns: Vec::new(),
             sources: vec!["a generated world".into()],
+            events: Vec::new(),
+            latest: 0,
         })
     }
 

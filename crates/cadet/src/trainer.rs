@@ -19,6 +19,8 @@ pub enum Update {
     Joint,
     /// The net in even steps, the embeddings in odd ones.
     Alternate,
+    /// The embeddings alone: the net stays as it is.
+    Tasks,
 }
 
 /// How the learning rate falls.
@@ -283,7 +285,7 @@ pub fn train<E: Estimator + Send + Sync>(
             let rates = match config.update {
                 Update::Joint => both,
                 Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Rates { tasks: 0.0, ..both },
-                Update::Alternate => Rates { net: 0.0, ..both },
+                Update::Alternate | Update::Tasks => Rates { net: 0.0, ..both },
             };
             let mut draw_next = || {
                 if b + 1 < batches {

@@ -1,91 +1,222 @@
-//! `cadet audience`: the freshest or the most common users of an item.
+//! `cadet audience`: the freshest or the most common users of an item, or of all items.
+
+use std::path::Path;
 
 use anyhow::Result;
-use cadet::scorer::{Scorer, Verdict};
-use cadet::{Error, IdRef, store};
-use cadet_data::{Kind, TableWriter, Values};
+use cadet::model::{Model, Standing};
+use cadet::scorer::{Halves, Scorer, Verdict};
+use cadet::{Error, IdRef, TaskId, store};
+use cadet_data::time::iso;
+use cadet_data::{Kind, TableWriter, Values, read_ids};
+use rayon::prelude::*;
 use serde_json::json;
 
-use super::find_item;
+use super::people::People;
+use super::{find_item, id_json};
 use crate::args::{Audience, Global, Mode};
 use crate::output;
 
 pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
-    let task = find_item(&model, &args.item)?;
-    if !model.trained[task.0 as usize] {
-        let hint =
-            "it is in the log, but had too few exposures to be trained on (see --min-exposures)".into();
-        return Err(Error::UnknownTask { id: args.item.clone(), hint }.into());
-    }
+    let people = People::read(&model, &args.users, &args.log)?;
+    let places = chosen(args, &people)?;
     let scorer = Scorer::new(&model)?;
-    let ready = scorer.task(task)?;
-    let verdicts = ready.verdicts(&scorer.halves(&model.features)?);
-    let mut users: Vec<(Verdict, u32)> = verdicts.into_iter().zip(0..).collect();
-    let sign = if args.mode == Mode::Common { -1.0 } else { 1.0 };
-    users.sort_by(|a, b| (sign * a.0.familiarity).total_cmp(&(sign * b.0.familiarity)).then(a.1.cmp(&b.1)));
-    users.truncate(args.number);
-    let audience = model.exposures.audience(task);
-    let names: Vec<IdRef<'_>> = users.iter().map(|(_, u)| model.users.name(*u)).collect();
-    let seen: Vec<u32> = users.iter().map(|(_, u)| audience.times_seen(*u)).collect();
+    let halves = scorer.halves(&people.features()?)?.select(&places);
+    let search = Search { args, model: &model, people: &people, scorer, places, halves };
+    let Some(name) = &args.item else { return search.all(args.out.as_deref(), global) };
+    let task = find_item(&model, name)?;
+    match model.standing(task) {
+        Standing::Untrained => {
+            let hint = "it is in the log, but had too few exposures to be trained on (see --min-exposures); `cadet items add` gives it an audience";
+            return Err(Error::UnknownTask { id: name.clone(), hint: hint.into() }.into());
+        }
+        Standing::Empty => {
+            tracing::warn!("{name} has no exposure yet: nobody is more familiar with it than anybody else");
+        }
+        Standing::Trained | Standing::Added => {}
+    }
+    let found = search.top(task)?;
     if let Some(path) = &args.out {
-        let columns = [
-            ("user_id", Kind::Id),
-            ("familiarity", Kind::F32),
-            ("quantile", Kind::F32),
-            ("p_value", Kind::F32),
-            ("times_seen", Kind::U32),
-        ];
-        let mut writer = TableWriter::create(path, None, &columns)?;
-        let of = |f: fn(&Verdict) -> f32| users.iter().map(|(v, _)| f(v)).collect::<Vec<f32>>();
-        let (f, q, p) = (of(|v| v.familiarity), of(|v| v.quantile), of(|v| v.p_value));
-        writer.write(&[
-            Values::Id(&names),
-            Values::F32(&f),
-            Values::F32(&q),
-            Values::F32(&p),
-            Values::U32(&seen),
-        ])?;
-        writer.finish()?;
-        return Ok(());
+        let mut table = Table::create(path, args)?;
+        table.write(&search, task, &found)?;
+        return table.finish();
     }
     if global.json {
-        let rows: Vec<_> = users
+        let rows: Vec<_> = found
             .iter()
-            .zip(names.iter().zip(&seen))
-            .map(|((v, _), (name, seen))| {
-                json!({"user_id": id_json(*name), "familiarity": v.familiarity, "quantile": v.quantile,
-                       "p_value": v.p_value, "times_seen": seen})
+            .map(|f| {
+                json!({"user_id": id_json(people.name(f.place)), "familiarity": f.verdict.familiarity,
+                       "quantile": f.verdict.quantile, "p_value": f.verdict.p_value,
+                       "times_seen": f.seen.0, "last_seen": (f.seen.1 > 0).then(|| iso(f.seen.1))})
             })
             .collect();
-        let basis = format!("{:?}", ready.basis()).to_lowercase();
-        return output::print_json(&json!({"item_id": args.item, "p_values_from": basis, "users": rows}));
+        let basis = format!("{:?}", model.calibrator.basis(task.0)).to_lowercase();
+        let item = id_json(model.items.name(task.0));
+        let standing = model.standing(task);
+        return output::print_json(
+            &json!({"item_id": item, "standing": standing, "p_values_from": basis, "users": rows}),
+        );
     }
-    let rows: Vec<Vec<String>> = users
+    let rows: Vec<Vec<String>> = found
         .iter()
-        .zip(names.iter().zip(&seen))
-        .map(|((v, _), (name, seen))| {
-            let number = |x: f32| format!("{x:.3}");
+        .map(|f| {
             vec![
-                name.to_string(),
-                format!("{:+.3}", v.familiarity),
-                number(v.quantile),
-                number(v.p_value),
-                seen.to_string(),
+                people.name(f.place).to_string(),
+                format!("{:+.3}", f.verdict.familiarity),
+                format!("{:.3}", f.verdict.quantile),
+                format!("{:.3}", f.verdict.p_value),
+                f.seen.0.to_string(),
+                iso(f.seen.1),
             ]
         })
         .collect();
     let which = if args.mode == Mode::Common { "most common" } else { "freshest" };
-    let mut text =
-        format!("The {which} users of {}, out of {}:\n\n", args.item, output::count(model.users.len()));
-    text += &output::table(&["user", "familiarity", "quantile", "p-value", "times seen"], &rows);
+    let mut text = format!("The {which} users of {name}, out of {}:\n\n", output::count(search.places.len()));
+    text += &output::table(&["user", "familiarity", "quantile", "p-value", "times seen", "last seen"], &rows);
     output::print(&text)
 }
 
-/// An id as JSON: a number where it is one.
-pub(super) fn id_json(name: IdRef<'_>) -> serde_json::Value {
-    match name {
-        IdRef::Int(value) => value.into(),
-        IdRef::Str(text) => text.into(),
+/// The users to choose among.
+fn chosen(args: &Audience, people: &People<'_>) -> Result<Vec<u32>> {
+    let Some(path) = &args.filter else { return Ok(people.places()) };
+    let (ids, skipped) =
+        read_ids(path, &args.log.user_col, "--user-col", args.log.skip_bad).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&skipped);
+    let mut places: Vec<u32> = (0..ids.len() as u32).filter_map(|u| people.place(ids.name(u))).collect();
+    let unknown = ids.len() - places.len();
+    if unknown > 0 {
+        tracing::warn!(
+            "{} of {} users in {} are unknown to the model",
+            output::count(unknown),
+            output::count(ids.len()),
+            path.display()
+        );
+    }
+    places.sort_unstable();
+    Ok(places)
+}
+
+struct Search<'a> {
+    args: &'a Audience,
+    model: &'a Model,
+    people: &'a People<'a>,
+    scorer: Scorer<'a>,
+    /// Who is chosen among.
+    places: Vec<u32>,
+    halves: Halves,
+}
+
+/// One user of an audience.
+struct Found {
+    place: u32,
+    verdict: Verdict,
+    seen: (u32, u32),
+}
+
+impl Search<'_> {
+    /// The first `-n` users of an item.
+    fn top(&self, task: TaskId) -> Result<Vec<Found>> {
+        let verdicts = self.scorer.task(task)?.verdicts(&self.halves);
+        let mut users: Vec<(Verdict, u32)> = verdicts.into_iter().zip(self.places.iter().copied()).collect();
+        if self.args.exclude_seen {
+            users.retain(|(_, place)| self.people.seen(*place, task).0 == 0);
+        }
+        let sign = if self.args.mode == Mode::Common { -1.0 } else { 1.0 };
+        let by = |a: &(Verdict, u32), b: &(Verdict, u32)| {
+            (sign * a.0.familiarity).total_cmp(&(sign * b.0.familiarity)).then(a.1.cmp(&b.1))
+        };
+        let number = self.args.number;
+        if (1..users.len()).contains(&number) {
+            users.select_nth_unstable_by(number - 1, by);
+        }
+        users.truncate(number);
+        users.sort_by(by);
+        let found = users.into_iter().map(|(verdict, place)| Found {
+            place,
+            verdict,
+            seen: self.people.seen(place, task),
+        });
+        Ok(found.collect())
+    }
+
+    /// The audiences of all items, into a file.
+    fn all(&self, out: Option<&Path>, global: &Global) -> Result<()> {
+        let path = out.ok_or_else(|| {
+            crate::settings::Usage(
+                "--all writes to a file: name it with -o, such as -o audiences.parquet".into(),
+            )
+        })?;
+        let tasks = self.model.scored();
+        let mut table = Table::create(path, self.args)?;
+        output::listen_for_ctrl_c("stopping; nothing will be written");
+        let bar = output::bar("scoring", Some(tasks.len() as u64));
+        let mut rows = 0;
+        // A few items side by side, then written in order.
+        for group in tasks.chunks(4 * rayon::current_num_threads()) {
+            let found: Vec<Vec<Found>> =
+                group.par_iter().map(|task| self.top(*task)).collect::<Result<_>>()?;
+            for (task, found) in group.iter().zip(&found) {
+                table.write(self, *task, found)?;
+                rows += found.len();
+            }
+            bar.inc(group.len() as u64);
+        }
+        bar.finish_and_clear();
+        table.finish()?;
+        let left_out = self.model.items.len() - tasks.len();
+        if left_out > 0 {
+            tracing::warn!("{} items without an embedding are left out", output::count(left_out));
+        }
+        match global.json {
+            true => output::print_json(&json!({"out": path, "items": tasks.len(), "rows": rows})),
+            false => output::print(&format!(
+                "{} users of {} items: {}",
+                output::count(rows),
+                output::count(tasks.len()),
+                path.display()
+            )),
+        }
+    }
+}
+
+/// Audiences on their way out.
+struct Table(TableWriter);
+
+impl Table {
+    fn create(path: &Path, args: &Audience) -> Result<Self> {
+        let columns = [
+            (args.log.item_col.as_str(), Kind::Id),
+            (args.log.user_col.as_str(), Kind::Id),
+            ("familiarity", Kind::F32),
+            ("quantile", Kind::F32),
+            ("p_value", Kind::F32),
+            ("times_seen", Kind::U32),
+            ("last_seen", Kind::Time),
+        ];
+        Ok(Self(TableWriter::create(path, None, &columns)?))
+    }
+
+    fn write(&mut self, search: &Search<'_>, task: TaskId, found: &[Found]) -> Result<()> {
+        if output::asked_to_stop() {
+            anyhow::bail!("interrupted: nothing was written");
+        }
+        let items = vec![search.model.items.name(task.0); found.len()];
+        let users: Vec<IdRef<'_>> = found.iter().map(|f| search.people.name(f.place)).collect();
+        let of = |f: fn(&Verdict) -> f32| found.iter().map(|row| f(&row.verdict)).collect::<Vec<f32>>();
+        let times: Vec<u32> = found.iter().map(|f| f.seen.0).collect();
+        let last: Vec<u32> = found.iter().map(|f| f.seen.1).collect();
+        Ok(self.0.write(&[
+            Values::Id(&items),
+            Values::Id(&users),
+            Values::F32(&of(|v| v.familiarity)),
+            Values::F32(&of(|v| v.quantile)),
+            Values::F32(&of(|v| v.p_value)),
+            Values::U32(&times),
+            Values::Time(&last),
+        ])?)
+    }
+
+    fn finish(self) -> Result<()> {
+        Ok(self.0.finish()?)
     }
 }

@@ -8,6 +8,7 @@ use anyhow::Result;
 use cadet::metrics::{Agreement, Summary, agreement};
 use cadet::model::Model;
 use cadet::pipeline;
+use cadet::rng::{Purpose, Rng};
 use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
 use cadet::store;
@@ -73,15 +74,26 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
 }
 
 /// The log and the users' features as files, to try the other commands on.
+///
+/// Nothing in this world changes with time: events are spread evenly over the first 90 days of 2026.
 fn write_log(world: &World, model: &Model, out: &Path) -> Result<()> {
-    let columns = [("user_id", Kind::Id), ("item_id", Kind::Id)];
+    const NEW_YEAR: u32 = 1_767_225_600;
+    const DAYS: usize = 90;
+    let columns =
+        [("user_id", Kind::Id), ("item_id", Kind::Id), ("timestamp", Kind::Time), ("event_id", Kind::Id)];
     let mut writer = TableWriter::create(&out.join("exposures.csv"), None, &columns)?;
+    let mut rng = Rng::at(model.manifest.settings.seed, Purpose::World, [3, 0]);
+    let mut events = 0;
     for (task, audience) in world.exposures.audiences() {
         let repeated = audience.instances.iter().enumerate();
         let users: Vec<IdRef<'_>> = repeated
             .flat_map(|(i, u)| std::iter::repeat_n(model.users.name(*u), audience.count(i) as usize))
             .collect();
-        writer.write(&[Values::Id(&users), Values::Id(&vec![model.items.name(task.0); users.len()])])?;
+        let times: Vec<u32> = users.iter().map(|_| NEW_YEAR + rng.below(DAYS * 86_400) as u32).collect();
+        let ids: Vec<IdRef<'_>> = (events..).take(users.len()).map(IdRef::Int).collect();
+        events += users.len() as i64;
+        let items = vec![model.items.name(task.0); users.len()];
+        writer.write(&[Values::Id(&users), Values::Id(&items), Values::Time(&times), Values::Id(&ids)])?;
     }
     writer.finish()?;
     let names: Vec<String> = (1..=world.features.width()).map(|f| format!("x{f}")).collect();

@@ -14,15 +14,18 @@ use cadet_data::{
 };
 use serde_json::json;
 
-use super::{columns, read_ready_users};
+use super::{columns, people};
 use crate::args::{Eval, Global};
 use crate::output;
 
 pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     let seed = global.seed.unwrap_or(model.manifest.settings.seed);
-    let options =
-        ReadOptions { columns: columns(&args.log, args.weight_col.clone()), skip_bad: args.log.skip_bad };
+    if let Some(cut) = &args.by_time {
+        return super::by_time::run(args, cut, &model, global);
+    }
+    let columns = columns(&args.log, &args.events);
+    let options = ReadOptions { columns, skip_bad: args.log.skip_bad, ..ReadOptions::default() };
     let bar = output::bar("reading", None);
     let log = read_exposures_into(model.users.clone(), model.items.clone(), &args.data, &options, &|p| {
         bar.set_message(format!("{} rows", output::count(p.rows)));
@@ -39,7 +42,7 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
         None => Vec::new(),
     };
     if let Some(path) = &args.out {
-        write_items(path, &args.log.item_col, &log, &found.items)?;
+        write_items(path, &args.log.item_col, &log.items, &found.items)?;
     }
     if global.json {
         let labels: Vec<_> = labels
@@ -61,7 +64,7 @@ struct Held {
 
 /// Held out are the model's test users, and everybody it has never seen.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
-    let extra = args.users.as_ref().map(|path| read_ready_users(path, model, &args.log)).transpose()?;
+    let extra = args.users.as_ref().map(|path| people::given(path, model, &args.log)).transpose()?;
     let rule = model.manifest.settings.split()?;
     let known = model.users.len() as u32;
     let is_held = |u: u32| u >= known || rule.part(log.users.name(u)) == Part::Test;
@@ -83,10 +86,10 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
             rows.resize(log.users.len() * width, 0.0);
             let mut missing = vec![false; log.users.len()];
             missing[known as usize..].fill(true);
-            if let Some(table) = &extra {
-                for u in 0..table.ids.len() as u32 {
-                    if let Some(place) = log.users.get(table.ids.name(u)) {
-                        rows[place as usize * width..][..width].copy_from_slice(table.features.row(u));
+            if let Some((ids, features)) = &extra {
+                for u in 0..ids.len() as u32 {
+                    if let Some(place) = log.users.get(ids.name(u)) {
+                        rows[place as usize * width..][..width].copy_from_slice(features.row(u));
                         missing[place as usize] = false;
                     }
                 }
@@ -137,7 +140,7 @@ fn movielens_labels(folder: &Path) -> Result<Labels> {
     Ok(Labels { ids, columns: columns.into() })
 }
 
-type LabelAuc = (String, LabelRule, Option<Summary>);
+pub(crate) type LabelAuc = (String, LabelRule, Option<Summary>);
 
 fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str) -> Result<Vec<LabelAuc>> {
     let scores = model.ratio.scores(&held.x)?;
@@ -168,17 +171,17 @@ fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str
     Ok(found)
 }
 
-fn write_items(path: &Path, item_col: &str, log: &Log, items: &[ItemAuc]) -> Result<()> {
+pub(crate) fn write_items(path: &Path, item_col: &str, ids: &Ids, items: &[ItemAuc]) -> Result<()> {
     let columns = [(item_col, Kind::Id), ("held_out_exposures", Kind::U32), ("exposure_auc", Kind::F64)];
     let mut writer = TableWriter::create(path, None, &columns)?;
-    let names: Vec<IdRef<'_>> = items.iter().map(|i| log.items.name(i.task.0)).collect();
+    let names: Vec<IdRef<'_>> = items.iter().map(|i| ids.name(i.task.0)).collect();
     let sizes: Vec<u32> = items.iter().map(|i| i.exposures as u32).collect();
     let aucs: Vec<f64> = items.iter().map(|i| i.auc).collect();
     writer.write(&[Values::Id(&names), Values::U32(&sizes), Values::F64(&aucs)])?;
     Ok(writer.finish()?)
 }
 
-fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
+pub(crate) fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
     let mut text = format!(
         "{} held-out users, {} exposures to items the model knows.\n\n",
         output::count(found.users),

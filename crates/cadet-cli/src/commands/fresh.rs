@@ -3,16 +3,16 @@
 use anyhow::{Result, bail};
 use cadet::calibrate::Basis;
 use cadet::decide::{Rule, adjusted};
-use cadet::scorer::{Scorer, Verdict};
+use cadet::model::{Model, Standing};
+use cadet::scorer::{Halves, Scorer, Verdict};
 use cadet::{Error, IdRef, TaskId, store};
 use cadet_data::{Kind, TableWriter, Values};
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::audience::id_json;
-use super::score::Job;
-use super::{find_item, read_ready_users, stacked};
-use crate::args::{Fresh, Global, LogFlags};
+use super::people::People;
+use super::{find_item, id_json};
+use crate::args::{Fresh, Global};
 use crate::output;
 
 /// The rate where none is named.
@@ -26,19 +26,18 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
     };
     rule.check()?;
     let model = store::load(&args.model)?;
-    let log = LogFlags { user_col: args.user_col.clone(), item_col: "item_id".into(), skip_bad: false };
-    let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &log)).transpose()?;
+    let people = People::read(&model, &args.users, &args.log)?;
     let scorer = Scorer::new(&model)?;
-    let halves = scorer.halves(&stacked(&model, extra.as_ref())?)?;
-    let job = Job { model: &model, extra: extra.as_ref(), scorer, halves };
+    let halves = scorer.halves(&people.features()?)?;
+    let job = Job { model: &model, people, scorer, halves };
     let tasks = match &args.item {
-        Some(name) => vec![find_trained(&job, name)?],
-        None => job.trained(),
+        Some(name) => vec![find_scored(&job, name)?],
+        None => model.scored(),
     };
     let mut writer = args.out.as_deref().map(table).transpose()?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     let bar = output::bar("flagging", Some(tasks.len() as u64));
-    let places = job.places();
+    let places = job.people.places();
     let mut totals = Totals::default();
     let mut shown = None;
     for group in tasks.chunks(4 * rayon::current_num_threads()) {
@@ -82,13 +81,25 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
     }
 }
 
-fn find_trained(job: &Job<'_>, name: &str) -> Result<TaskId> {
+/// What is known of everybody and every item.
+struct Job<'a> {
+    model: &'a Model,
+    people: People<'a>,
+    scorer: Scorer<'a>,
+    /// Of everybody, place by place.
+    halves: Halves,
+}
+
+fn find_scored(job: &Job<'_>, name: &str) -> Result<TaskId> {
     let task = find_item(job.model, name)?;
-    if !job.model.trained[task.0 as usize] {
-        let hint = "it is in the log, but had too few exposures to be trained on (see --min-exposures)";
-        return Err(Error::UnknownTask { id: name.into(), hint: hint.into() }.into());
-    }
-    Ok(task)
+    let hint = match job.model.standing(task) {
+        Standing::Trained | Standing::Added => return Ok(task),
+        Standing::Empty => "nobody is known to have seen it, so its audience is taken for the population's",
+        Standing::Untrained => {
+            "it is in the log, but had too few exposures to be trained on (see --min-exposures)"
+        }
+    };
+    Err(Error::UnknownTask { id: name.into(), hint: hint.into() }.into())
 }
 
 /// The flagged users of one item, freshest first.
@@ -107,8 +118,7 @@ fn flag(
     rule: Rule,
     exclude_seen: bool,
 ) -> cadet::Result<Flagged> {
-    let audience = job.model.exposures.audience(task);
-    let seen = |place: u32| job.model.users.get(job.name(place)).map_or(0, |u| audience.times_seen(u));
+    let seen = |place: u32| job.people.seen(place, task).0;
     let tested: Vec<(u32, u32)> =
         places.iter().map(|p| (*p, seen(*p))).filter(|(_, seen)| !exclude_seen || *seen == 0).collect();
     let ready = job.scorer.task(task)?;
@@ -141,7 +151,7 @@ fn table(path: &std::path::Path) -> Result<TableWriter> {
 impl Flagged {
     fn write(&self, job: &Job<'_>, writer: &mut TableWriter) -> Result<()> {
         let items = vec![job.model.items.name(self.task.0); self.users.len()];
-        let names: Vec<IdRef<'_>> = self.users.iter().map(|u| job.name(u.0)).collect();
+        let names: Vec<IdRef<'_>> = self.users.iter().map(|u| job.people.name(u.0)).collect();
         let of = |f: fn(&Verdict) -> f32| self.users.iter().map(|u| f(&u.1)).collect::<Vec<f32>>();
         let adjusted: Vec<f64> = self.users.iter().map(|u| u.2).collect();
         let seen: Vec<u32> = self.users.iter().map(|u| u.3).collect();
@@ -158,7 +168,7 @@ impl Flagged {
 
     fn json(&self, job: &Job<'_>, rule: Rule) -> serde_json::Value {
         let user = |(place, v, adjusted, seen): &(u32, Verdict, f64, u32)| {
-            json!({"user_id": id_json(job.name(*place)), "familiarity": v.familiarity, "quantile": v.quantile,
+            json!({"user_id": id_json(job.people.name(*place)), "familiarity": v.familiarity, "quantile": v.quantile,
                    "p_value": v.p_value, "adjusted_p": adjusted, "times_seen": seen})
         };
         json!({
@@ -203,7 +213,7 @@ impl Flagged {
             .map(|(place, v, adjusted, seen)| {
                 let number = |x: f64| format!("{x:.3}");
                 vec![
-                    job.name(*place).to_string(),
+                    job.people.name(*place).to_string(),
                     format!("{:+.3}", v.familiarity),
                     number(v.quantile.into()),
                     number(v.p_value.into()),

@@ -40,9 +40,13 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
         row(
             "items",
             format!(
-                "{}, {} trained",
+                "{}, {} trained{}",
                 count(m.data.items),
-                count(model.trained.iter().filter(|t| **t).count())
+                count(model.trained.iter().filter(|t| **t).count()),
+                match model.states.len() {
+                    0 => String::new(),
+                    n => format!(", {} added later", count(n)),
+                }
             ),
         ),
         row("net", format!("{} + {} → {:?} → 1", m.data.features, s.embedding, s.hidden)),

@@ -1,27 +1,44 @@
 //! One file per command.
 
 pub(crate) mod audience;
+mod by_time;
 pub(crate) mod demo;
 pub(crate) mod eval;
+pub(crate) mod explain;
 pub(crate) mod fresh;
 pub(crate) mod inspect;
+pub(crate) mod items;
+pub(crate) mod people;
 pub(crate) mod rerank;
 pub(crate) mod score;
+pub(crate) mod similar;
 pub(crate) mod simulate;
 pub(crate) mod train;
-
-use std::path::Path;
+pub(crate) mod user;
 
 use anyhow::Result;
 use cadet::model::Model;
-use cadet::{At, Error, IdRef, Instances, TaskId};
-use cadet_data::{Columns, UserOptions, UserTable, read_users};
+use cadet::{At, Error, IdRef, TaskId};
+use cadet_data::Columns;
 
-use crate::args::LogFlags;
-use crate::output;
+use crate::args::{EventFlags, LogFlags};
 
-fn columns(log: &LogFlags, weight: Option<String>) -> Columns {
-    Columns { user: log.user_col.clone(), item: log.item_col.clone(), weight }
+fn columns(log: &LogFlags, events: &EventFlags) -> Columns {
+    Columns {
+        user: log.user_col.clone(),
+        item: log.item_col.clone(),
+        weight: events.weight_col.clone(),
+        timestamp: events.timestamp_col.clone(),
+        event: events.event_col.clone(),
+    }
+}
+
+/// An id as JSON: a number where it is one.
+fn id_json(name: IdRef<'_>) -> serde_json::Value {
+    match name {
+        IdRef::Int(value) => value.into(),
+        IdRef::Str(text) => text.into(),
+    }
 }
 
 impl LogFlags {
@@ -51,37 +68,4 @@ fn find_item(model: &Model, name: &str) -> Result<TaskId> {
         nearest.unwrap_or_default()
     );
     Err(Error::UnknownTask { id: name.into(), hint }.into())
-}
-
-/// Reads features for users that a model is to score, and makes them ready for its net.
-fn read_ready_users(path: &Path, model: &Model, log: &LogFlags) -> Result<UserTable> {
-    if model.factors.is_some() {
-        let why = "this model learned its features from exposures, so it takes none from a file: train with --users";
-        return Err(Error::config("--users", why).into());
-    }
-    let names = &model.manifest.data.feature_columns;
-    let options = UserOptions {
-        user: log.user_col.clone(),
-        columns: (!names.is_empty()).then(|| names.clone()),
-        skip_bad: log.skip_bad,
-    };
-    let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;
-    output::warn_skipped(&table.skipped);
-    if table.features.width() != model.features.width() {
-        let what = format!(
-            "{} features per user, the model takes {}",
-            table.features.width(),
-            model.features.width()
-        );
-        return Err(Error::data(path, At::File, what).into());
-    }
-    model.standard.apply(&mut table.features)?;
-    Ok(table)
-}
-
-/// Rows of a table put below the rows of the model's users.
-fn stacked(model: &Model, extra: Option<&UserTable>) -> Result<Instances> {
-    let mut rows = model.features.values().to_vec();
-    extra.iter().for_each(|table| rows.extend_from_slice(table.features.values()));
-    Ok(Instances::new(model.features.width(), rows)?)
 }

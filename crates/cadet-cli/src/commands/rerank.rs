@@ -2,17 +2,17 @@
 
 use anyhow::{Result, bail};
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
-use cadet::model::Model;
+use cadet::model::{Model, Standing};
 use cadet::rerank::{self, By, Request, RerankConfig, Reranked, Reranker};
 use cadet::{IdRef, TaskId, store};
-use cadet_data::{Kind, ListOptions, Lists, TableWriter, UserTable, Values, read_lists};
+use cadet_data::{Kind, ListOptions, Lists, TableWriter, Values, read_lists};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::score::{OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM};
-use super::{read_ready_users, stacked};
-use crate::args::{Global, Method, Rerank, Scale};
+use super::people::People;
+use super::score::{NO_EXPOSURE, OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM};
+use crate::args::{Global, Method, Rerank, Scale, UserFlags};
 use crate::output;
 
 /// Lists reranked and written together.
@@ -35,10 +35,11 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     bar.finish_and_clear();
     output::warn_skipped(&lists.skipped);
     let model = store::load(&args.model)?;
-    let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &args.log)).transpose()?;
-    let halves = model.ratio.halves(&stacked(&model, extra.as_ref())?)?;
+    let flags = UserFlags { users: args.users.clone(), exposures: Vec::new() };
+    let people = People::read(&model, &flags, &args.log)?;
+    let halves = model.ratio.halves(&people.features()?)?;
     let reranker = Reranker::new(&model, halves, config.clone())?;
-    let job = Job::new(&model, extra.as_ref(), &lists);
+    let job = Job::new(&model, &people, &lists);
     let mut table = Table::create(args, &lists)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
 
@@ -144,7 +145,7 @@ struct Job<'a> {
     halves: Vec<Option<u32>>,
     users: Vec<Option<u32>>,
     tasks: Vec<Option<TaskId>>,
-    trained: &'a [bool],
+    model: &'a Model,
 }
 
 /// What one list asks for.
@@ -164,13 +165,12 @@ impl Rows {
 }
 
 impl<'a> Job<'a> {
-    fn new(model: &'a Model, extra: Option<&UserTable>, lists: &'a Lists) -> Self {
+    fn new(model: &'a Model, people: &People<'_>, lists: &'a Lists) -> Self {
         let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
         let users: Vec<Option<u32>> = names(&lists.users).map(|name| model.users.get(name)).collect();
-        let given = |name| extra.and_then(|t| t.ids.get(name)).map(|row| row + model.users.len() as u32);
-        let halves = names(&lists.users).zip(&users).map(|(name, known)| given(name).or(*known)).collect();
+        let halves = names(&lists.users).map(|name| people.place(name)).collect();
         let tasks = names(&lists.items).map(|name| model.items.get(name).map(TaskId)).collect();
-        Self { lists, halves, users, tasks, trained: &model.trained }
+        Self { lists, halves, users, tasks, model }
     }
 
     fn rows(&self, number: usize) -> Rows {
@@ -185,10 +185,12 @@ impl<'a> Job<'a> {
     }
 
     fn status(&self, user: u32, item: u32) -> &'static str {
-        match (self.tasks[item as usize], self.halves[user as usize]) {
+        let standing = self.tasks[item as usize].map(|task| self.model.standing(task));
+        match (standing, self.halves[user as usize]) {
             (None, _) => UNKNOWN_ITEM,
-            (Some(task), _) if !self.trained[task.0 as usize] => UNTRAINED_ITEM,
+            (Some(Standing::Untrained), _) => UNTRAINED_ITEM,
             (_, None) => UNKNOWN_USER,
+            (Some(Standing::Empty), _) => NO_EXPOSURE,
             _ => OK,
         }
     }
@@ -198,7 +200,7 @@ impl<'a> Job<'a> {
 struct Table {
     writer: TableWriter,
     named: bool,
-    statuses: [(&'static str, u64); 4],
+    statuses: [(&'static str, u64); 5],
     placed: [(&'static str, u64); 3],
 }
 
@@ -221,7 +223,7 @@ impl Table {
         Ok(Self {
             writer: TableWriter::create(&args.out, None, &columns)?,
             named,
-            statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM].map(|s| (s, 0)),
+            statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE].map(|s| (s, 0)),
             placed: [By::Score, By::Explore, By::Cap].map(|by| (name(by), 0)),
         })
     }

@@ -1,15 +1,16 @@
 //! `cadet score`: familiarity, quantile, p-value and exact count for pairs, or for all of them.
 
 use anyhow::{Result, bail};
-use cadet::model::Model;
+use cadet::model::{Model, Standing};
 use cadet::scorer::{Halves, Scorer, Verdict};
 use cadet::{IdRef, TaskId, store};
-use cadet_data::{Kind, PairChunk, PairReader, TableWriter, UserTable, Values};
+use cadet_data::{Kind, PairChunk, PairReader, TableWriter, Values};
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::{columns, read_ready_users, stacked};
-use crate::args::{Global, Mode, Per, Score};
+use super::columns;
+use super::people::People;
+use crate::args::{EventFlags, Global, Mode, Per, Score};
 use crate::output;
 use crate::settings::Usage;
 
@@ -22,19 +23,20 @@ pub(super) const OK: &str = "ok";
 pub(super) const UNKNOWN_USER: &str = "unknown_user";
 pub(super) const UNKNOWN_ITEM: &str = "unknown_item";
 pub(super) const UNTRAINED_ITEM: &str = "untrained_item";
+pub(super) const NO_EXPOSURE: &str = "no_exposure";
 
 pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     if args.top.is_some() && !args.all {
         return Err(Usage("--top goes with --all: name the pairs, or score all of them".into()).into());
     }
     // A wrong file is told before the model is loaded.
-    let open = |path| PairReader::open(path, &columns(&args.log, None), args.log.skip_bad);
+    let open = |path| PairReader::open(path, &columns(&args.log, &EventFlags::default()), args.log.skip_bad);
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;
     let model = store::load(&args.model)?;
-    let extra = args.users.as_ref().map(|path| read_ready_users(path, &model, &args.log)).transpose()?;
+    let people = People::read(&model, &args.users, &args.log)?;
     let scorer = Scorer::new(&model)?;
-    let halves = scorer.halves(&stacked(&model, extra.as_ref())?)?;
-    let job = Job { model: &model, extra: extra.as_ref(), scorer, halves };
+    let halves = scorer.halves(&people.features()?)?;
+    let job = Job { model: &model, people, scorer, halves };
     let mut table = Table::create(args)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     match pairs {
@@ -69,55 +71,52 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     Ok(())
 }
 
-pub(super) struct Job<'a> {
-    pub(super) model: &'a Model,
-    pub(super) extra: Option<&'a UserTable>,
-    pub(super) scorer: Scorer<'a>,
-    /// Of the model's users, then of the extra ones.
-    pub(super) halves: Halves,
+struct Job<'a> {
+    model: &'a Model,
+    people: People<'a>,
+    scorer: Scorer<'a>,
+    /// Of everybody, place by place.
+    halves: Halves,
 }
 
 /// One row of the result.
 #[derive(Clone, Copy)]
 struct Row {
     verdict: Option<Verdict>,
-    times_seen: u32,
+    /// How often, and when last.
+    seen: (u32, u32),
     status: &'static str,
 }
 
 impl Job<'_> {
-    /// Where a user's half is: features given now win over those of the model.
-    fn place(&self, name: IdRef<'_>) -> Option<u32> {
-        let extra = self.extra.and_then(|t| t.ids.get(name)).map(|i| i + self.model.users.len() as u32);
-        extra.or_else(|| self.model.users.get(name))
-    }
-
     fn score_pairs(&self, chunk: &PairChunk, table: &mut Table) -> Result<()> {
         let places: Vec<Option<u32>> =
-            (0..chunk.users().len() as u32).map(|u| self.place(chunk.users().name(u))).collect();
-        let known: Vec<Option<u32>> =
-            (0..chunk.users().len() as u32).map(|u| self.model.users.get(chunk.users().name(u))).collect();
+            (0..chunk.users().len() as u32).map(|u| self.people.place(chunk.users().name(u))).collect();
         let tasks: Vec<Option<u32>> =
             (0..chunk.items().len() as u32).map(|i| self.model.items.get(chunk.items().name(i))).collect();
         let status = |user: u32, item: u32| match (tasks[item as usize], places[user as usize]) {
             (None, _) => UNKNOWN_ITEM,
-            (Some(task), _) if !self.model.trained[task as usize] => UNTRAINED_ITEM,
-            (_, None) => UNKNOWN_USER,
-            _ => OK,
+            (Some(task), place) => match (self.model.standing(TaskId(task)), place) {
+                (Standing::Untrained, _) => UNTRAINED_ITEM,
+                (_, None) => UNKNOWN_USER,
+                (Standing::Empty, _) => NO_EXPOSURE,
+                _ => OK,
+            },
         };
         let mut rows: Vec<Row> = chunk
             .rows()
             .iter()
             .map(|(user, item)| {
-                let seen = match (tasks[*item as usize], known[*user as usize]) {
-                    (Some(task), Some(user)) => self.model.exposures.audience(TaskId(task)).times_seen(user),
-                    _ => 0,
+                let seen = match (tasks[*item as usize], places[*user as usize]) {
+                    (Some(task), Some(place)) => self.people.seen(place, TaskId(task)),
+                    _ => (0, 0),
                 };
-                Row { verdict: None, times_seen: seen, status: status(*user, *item) }
+                Row { verdict: None, seen, status: status(*user, *item) }
             })
             .collect();
         // One item at a time: what it brings to the net and its reference are worked out once.
-        let mut order: Vec<u32> = (0..rows.len() as u32).filter(|i| rows[*i as usize].status == OK).collect();
+        let scored = |i: &u32| matches!(rows[*i as usize].status, OK | NO_EXPOSURE);
+        let mut order: Vec<u32> = (0..rows.len() as u32).filter(scored).collect();
         order.sort_by_key(|i| chunk.rows()[*i as usize].1);
         let groups: Vec<&[u32]> =
             order.chunk_by(|a, b| chunk.rows()[*a as usize].1 == chunk.rows()[*b as usize].1).collect();
@@ -141,9 +140,9 @@ impl Job<'_> {
 
     /// Every trained item with every user, or its top users.
     fn score_all(&self, args: &Score, table: &mut Table) -> Result<()> {
-        let tasks = self.trained();
+        let tasks = self.model.scored();
         let bar = output::bar("scoring", Some(tasks.len() as u64));
-        let places = self.places();
+        let places = self.people.places();
         let halves = self.halves.select(&places);
         // A few items side by side, then written in order.
         for group in tasks.chunks(4 * rayon::current_num_threads()) {
@@ -158,7 +157,7 @@ impl Job<'_> {
                 })
                 .collect::<cadet::Result<_>>()?;
             for (task, scored) in group.iter().zip(scored) {
-                let names: Vec<IdRef<'_>> = scored.iter().map(|(u, _)| self.name(*u)).collect();
+                let names: Vec<IdRef<'_>> = scored.iter().map(|(u, _)| self.people.name(*u)).collect();
                 let items = vec![self.model.items.name(task.0); scored.len()];
                 let rows: Vec<Row> = scored.iter().map(|(_, row)| *row).collect();
                 table.write(&names, &items, &rows)?;
@@ -170,8 +169,8 @@ impl Job<'_> {
 
     /// The top items of every user.
     fn score_top_items(&self, args: &Score, table: &mut Table) -> Result<()> {
-        let tasks = self.trained();
-        let places = self.places();
+        let tasks = self.model.scored();
+        let places = self.people.places();
         let bar = output::bar("scoring", Some(places.len() as u64));
         for block in places.chunks((RANKED / tasks.len().max(1)).clamp(16, 1024)) {
             let halves = self.halves.select(block);
@@ -208,7 +207,7 @@ impl Job<'_> {
                 .map(|((u, rank), v)| self.row(place(*u, *rank), block[*u as usize], *v))
                 .collect();
             let names: Vec<IdRef<'_>> =
-                judged.iter().map(|((u, _), _)| self.name(block[*u as usize])).collect();
+                judged.iter().map(|((u, _), _)| self.people.name(block[*u as usize])).collect();
             let items: Vec<IdRef<'_>> =
                 judged.iter().map(|((u, rank), _)| self.model.items.name(place(*u, *rank).0)).collect();
             table.write(&names, &items, &rows)?;
@@ -218,29 +217,7 @@ impl Job<'_> {
     }
 
     fn row(&self, task: TaskId, place: u32, verdict: Verdict) -> Row {
-        let known = self.model.users.get(self.name(place));
-        let times_seen = known.map_or(0, |u| self.model.exposures.audience(task).times_seen(u));
-        Row { verdict: Some(verdict), times_seen, status: OK }
-    }
-
-    pub(super) fn trained(&self) -> Vec<TaskId> {
-        (0..).map(TaskId).zip(&self.model.trained).filter(|(_, t)| **t).map(|(task, _)| task).collect()
-    }
-
-    /// Every user once: those of the model whose features were not given anew, then those given.
-    pub(super) fn places(&self) -> Vec<u32> {
-        let known = self.model.users.len() as u32;
-        let given = |u: &u32| self.extra.is_some_and(|t| t.ids.get(self.model.users.name(*u)).is_some());
-        let extra = known..known + self.extra.map_or(0, |t| t.ids.len() as u32);
-        (0..known).filter(|u| !given(u)).chain(extra).collect()
-    }
-
-    pub(super) fn name(&self, place: u32) -> IdRef<'_> {
-        let known = self.model.users.len() as u32;
-        match self.extra {
-            Some(table) if place >= known => table.ids.name(place - known),
-            _ => self.model.users.name(place),
-        }
+        Row { verdict: Some(verdict), seen: self.people.seen(place, task), status: OK }
     }
 }
 
@@ -259,7 +236,7 @@ fn keep_top<T>(list: &mut Vec<T>, args: &Score, familiarity: impl Fn(&T) -> f32)
 /// The result on its way out.
 struct Table {
     writer: TableWriter,
-    counts: [(&'static str, u64); 4],
+    counts: [(&'static str, u64); 5],
 }
 
 impl Table {
@@ -271,10 +248,12 @@ impl Table {
             ("quantile", Kind::F32),
             ("p_value", Kind::F32),
             ("times_seen", Kind::U32),
+            ("last_seen", Kind::Time),
             ("status", Kind::Str),
         ];
         let writer = TableWriter::create(&args.out, None, &columns)?;
-        Ok(Self { writer, counts: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM].map(|s| (s, 0)) })
+        let statuses = [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE];
+        Ok(Self { writer, counts: statuses.map(|s| (s, 0)) })
     }
 
     fn write(&mut self, users: &[IdRef<'_>], items: &[IdRef<'_>], rows: &[Row]) -> Result<()> {
@@ -285,7 +264,7 @@ impl Table {
             rows.iter().map(|r| r.verdict.as_ref().map_or(f32::NAN, f)).collect()
         };
         let (f, q, p) = (of(|v| v.familiarity), of(|v| v.quantile), of(|v| v.p_value));
-        let seen: Vec<u32> = rows.iter().map(|r| r.times_seen).collect();
+        let (times, last): (Vec<u32>, Vec<u32>) = rows.iter().map(|r| r.seen).unzip();
         let status: Vec<&str> = rows.iter().map(|r| r.status).collect();
         for (status, count) in &mut self.counts {
             *count += rows.iter().filter(|r| r.status == *status).count() as u64;
@@ -296,13 +275,14 @@ impl Table {
             Values::F32(&f),
             Values::F32(&q),
             Values::F32(&p),
-            Values::U32(&seen),
+            Values::U32(&times),
+            Values::Time(&last),
             Values::Str(&status),
         ];
         Ok(self.writer.write(&columns)?)
     }
 
-    fn finish(self) -> Result<[(&'static str, u64); 4]> {
+    fn finish(self) -> Result<[(&'static str, u64); 5]> {
         self.writer.finish()?;
         Ok(self.counts)
     }

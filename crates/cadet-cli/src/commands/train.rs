@@ -14,7 +14,7 @@ use cadet_data::{Log, ReadOptions, UserOptions, align, read_exposures, read_user
 use indicatif::ProgressBar;
 
 use super::columns;
-use crate::args::{Global, LogFlags, Train};
+use crate::args::{Global, Train};
 use crate::{cost, output, report, settings};
 
 pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let settings = settings::resolve(&args.settings, global.seed)?;
     store::check_writable(&args.out)?;
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
-    let read = read_log(&args.data, &args.log, args.weight_col.clone())?;
+    let read = read_log(args, settings.half_life)?;
     let log = with_features(read, args)?;
     let mut watch = Watcher::new(Some(&args.out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
@@ -50,10 +50,12 @@ pub(crate) fn fill_costs(model: &mut Model, clock: Instant, cpu_before: f64) {
 }
 
 /// Reads exposures behind a progress bar.
-pub(crate) fn read_log(data: &[PathBuf], flags: &LogFlags, weight: Option<String>) -> Result<Log> {
-    let options = ReadOptions { columns: columns(flags, weight), skip_bad: flags.skip_bad };
+fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
+    let flags = &args.log;
+    let columns = columns(flags, &args.events);
+    let options = ReadOptions { columns, skip_bad: flags.skip_bad, half_life, ..ReadOptions::default() };
     let bar = output::bar("reading", Some(100));
-    let log = read_exposures(data, &options, &|p| {
+    let log = read_exposures(&args.data, &options, &|p| {
         p.total_bytes.inspect(|total| bar.set_length((*total).max(1)));
         bar.set_position(p.bytes);
         bar.set_message(format!("{} rows", output::count(p.rows)));
@@ -61,6 +63,9 @@ pub(crate) fn read_log(data: &[PathBuf], flags: &LogFlags, weight: Option<String
     .map_err(|e| flags.hint(e))?;
     bar.finish_and_clear();
     output::warn_skipped(&log.skipped);
+    if log.repeated > 0 {
+        tracing::warn!("left out {} rows whose event_id was there before", output::count(log.repeated));
+    }
     Ok(log)
 }
 
@@ -74,6 +79,8 @@ fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
         features: None,
         feature_columns: Vec::new(),
         sources,
+        events: log.events,
+        latest: log.latest,
     };
     let Some(path) = &args.users else { return Ok(joined) };
     let columns = args.feature_cols.clone();

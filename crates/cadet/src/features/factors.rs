@@ -94,6 +94,20 @@ impl Factors {
         Self::new(width, out)
     }
 
+    /// What each item brings to the features of a user who saw these items with these weights; together they are what
+    /// [`Factors::fold_in`] makes of them.
+    pub fn shares(&self, seen: &[(TaskId, f32)]) -> Vec<(TaskId, Vec<f64>)> {
+        let known = self.items.len() / self.width;
+        let seen = seen.iter().filter(|(task, _)| (task.0 as usize) < known);
+        let mass = f64::from(PRIOR) + seen.clone().map(|(_, weight)| f64::from(*weight)).sum::<f64>();
+        let vector = |task: TaskId| &self.items[task.0 as usize * self.width..][..self.width];
+        seen.map(|(task, weight)| {
+            let share = vector(*task).iter().map(|v| f64::from(*v) * f64::from(*weight) / mass);
+            (*task, share.collect())
+        })
+        .collect()
+    }
+
     /// The features of every instance of these exposures: the weighted mean of its items' vectors.
     pub fn fold_in(&self, exposures: &Exposures) -> Result<Instances> {
         let known = self.items.len() / self.width;

@@ -33,13 +33,15 @@ pub struct Projection {
 pub const PRIOR_EXPOSURES: f64 = 10.0;
 
 impl Projection {
+    /// The mean over an audience, mixed with the population's, less the population's.
+    pub fn centred(&self, mass: f64, sums: &[f64]) -> Vec<f64> {
+        let pulled = |s: &f64, m: f64| (s + PRIOR_EXPOSURES * m) / (mass + PRIOR_EXPOSURES) - m;
+        sums.iter().zip(&self.mean).map(|(s, m)| pulled(s, f64::from(*m))).collect()
+    }
+
     /// The embedding of a task from the sums over its audience.
     pub fn embed(&self, mass: f64, sums: &[f64]) -> Vec<f32> {
-        let centred: Vec<f64> = sums
-            .iter()
-            .zip(&self.mean)
-            .map(|(s, m)| (s + PRIOR_EXPOSURES * f64::from(*m)) / (mass + PRIOR_EXPOSURES) - f64::from(*m))
-            .collect();
+        let centred = self.centred(mass, sums);
         self.axes
             .chunks_exact(self.mean.len())
             .map(|axis| axis.iter().zip(&centred).map(|(a, c)| f64::from(*a) * c).sum::<f64>() as f32)

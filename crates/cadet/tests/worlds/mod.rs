@@ -38,7 +38,8 @@ pub fn numbered(count: usize) -> Ids {
 /// A log over these exposures, users and items named by their numbers.
 pub fn log(exposures: Exposures, features: Option<Instances>) -> Log {
     let (users, items) = (numbered(exposures.instance_count()), numbered(exposures.task_count()));
-    Log { users, items, exposures, features, feature_columns: vec![], sources: vec!["a test".into()] }
+    let (feature_columns, sources) = (vec![], vec!["a test".into()]);
+    Log { users, items, exposures, features, feature_columns, sources, events: vec![], latest: 0 }
 }
 
 /// What a log of this world shows, features included.

@@ -1,0 +1,161 @@
+//! `cadet eval --by-time`: trained on the past, how good is a model on the future?
+
+use anyhow::Result;
+use cadet::evaluate::{HeldOut, Limits, evaluate};
+use cadet::model::Model;
+use cadet::settings::Settings;
+use cadet::{At, Error, Exposures, Ids, Instances, pipeline};
+use cadet_data::time::{self, iso};
+use cadet_data::{Cut, Log, ReadOptions, read_exposures};
+use serde_json::json;
+
+use super::eval::{text, write_items};
+use super::train::Watcher;
+use super::{columns, people};
+use crate::args::{Eval, Global};
+use crate::output::{self, count};
+use crate::settings::Usage;
+
+/// Trains a model with the settings (and the users' features) of `model` on what happened before the cut, and measures
+/// it on the new pairs of what happened after. A pair that was seen before counts neither for nor against.
+pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Result<()> {
+    if args.labels.is_some() {
+        return Err(Usage("--labels and --by-time do not go together: labels have no time".into()).into());
+    }
+    let settings = &model.manifest.settings;
+    let settings = Settings { seed: global.seed.unwrap_or(settings.seed), ..settings.clone() };
+    let options = ReadOptions {
+        columns: columns(&args.log, &args.events),
+        skip_bad: args.log.skip_bad,
+        half_life: settings.half_life,
+        cut: Some(parse(cut)?),
+        ..ReadOptions::default()
+    };
+    let log = read_exposures(&args.data, &options, &|_| {}).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&log.skipped);
+    let Log { users, items, exposures: past, future: Some((future, from)), latest, sources, .. } = log else {
+        return Err(Error::config("--by-time", "the data were not split").into());
+    };
+    let place = &args.data[0];
+    if past.is_empty() || future.is_empty() {
+        let what = format!(
+            "nothing happened {} {}: choose another cut",
+            if past.is_empty() { "before" } else { "from" },
+            iso(from)
+        );
+        return Err(Error::data(place, At::File, what).into());
+    }
+    let sources = sources.iter().map(|s| s.path.display().to_string()).collect();
+    let (users, features, keep) = known(args, model, users)?;
+    let log = pipeline::Log {
+        users,
+        items,
+        exposures: past,
+        features,
+        feature_columns: Vec::new(),
+        sources,
+        events: Vec::new(),
+        latest,
+    };
+    let (log, future) = match keep.iter().all(|k| *k) {
+        true => (log, future),
+        false => {
+            tracing::warn!(
+                "{} users have no features and are left out: give --users",
+                count(keep.iter().filter(|k| !**k).count())
+            );
+            (log.keep_users(&keep)?, future.keep_instances(&keep))
+        }
+    };
+    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
+    let fitted = pipeline::fit(log, &settings, &mut Watcher::new(None, false))?;
+
+    // Users whose features come from what they saw need a past.
+    let mut had_past = vec![fitted.factors.is_none(); fitted.users.len()];
+    fitted.exposures.instances().iter().for_each(|u| had_past[*u as usize] = true);
+    let is_new = |task: cadet::TaskId, user: u32| fitted.exposures.audience(task).times_seen(user) == 0;
+    let targets = future.filter(|t, u| had_past[u.0 as usize] && is_new(t, u.0));
+    let users = active(&future, &had_past);
+    let held =
+        HeldOut { x: &fitted.features, users: &users, targets: &targets, shown: Some(&fitted.exposures) };
+    let found =
+        evaluate(&fitted.ratio, &held, &fitted.trained, settings.base, Limits::default(), settings.seed)?;
+    if let Some(path) = &args.out {
+        write_items(path, &args.log.item_col, &fitted.items, &found.items)?;
+    }
+    let untrained =
+        future.audiences().filter(|(t, a)| !fitted.trained[t.0 as usize] && !a.instances.is_empty()).count();
+    let without_past = active(&future, &vec![true; had_past.len()]).len() - users.len();
+    let before = &fitted.manifest.metrics;
+    if global.json {
+        return output::print_json(&json!({
+            "cut": iso(from),
+            "past_exposures": fitted.exposures.len(),
+            "future_exposures": future.len(),
+            "new_pairs": targets.len(),
+            "items_only_in_the_future": untrained,
+            "users_without_a_past": without_past,
+            "evaluation": found,
+            "held_out_users_in_the_past": before,
+        }));
+    }
+    let mut shown = format!(
+        "Trained on {} exposures before {}, measured on {} new pairs from then on.\n\
+         Left out: {} items that had no exposure to train on, {} users without a past to learn features from.\n\n",
+        count(fitted.exposures.len()),
+        iso(from),
+        count(targets.len()),
+        count(untrained),
+        count(without_past),
+    );
+    shown += &text(&found, &[]).replacen("held-out users", "users active in the future", 1);
+    if let Some(auc) = before.as_ref().and_then(|m| m.exposure_auc) {
+        shown += &format!(
+            "\nThe same model on held-out users of the past: exposure AUC {auc:.3} over {} items.\n",
+            count(auc.count)
+        );
+    }
+    output::print(&shown)
+}
+
+/// A share of the events, or a time.
+fn parse(cut: &str) -> Result<Cut> {
+    match cut.parse::<f64>() {
+        Ok(share) if share > 0.0 && share < 1.0 => return Ok(Cut::Share(share)),
+        _ => {}
+    }
+    let time = time::parse(cut).map(Cut::At);
+    Ok(time.ok_or_else(|| {
+        Usage(format!(
+            "--by-time={cut}: expected the share of the events that is past, such as 0.8, or a date"
+        ))
+    })?)
+}
+
+/// The users of a log with the features that the model or --users has for them, and whether it has any.
+fn known(args: &Eval, model: &Model, users: Ids) -> Result<(Ids, Option<Instances>, Vec<bool>)> {
+    if model.factors.is_some() && args.users.is_none() {
+        let all = vec![true; users.len()];
+        return Ok((users, None, all));
+    }
+    let given = args.users.as_ref().map(|path| people::given(path, model, &args.log)).transpose()?;
+    let (mut rows, mut keep) = (Vec::new(), Vec::new());
+    for user in 0..users.len() as u32 {
+        let name = users.name(user);
+        let now = given.as_ref().and_then(|(ids, x)| Some(x.row(ids.get(name)?)));
+        let row = now.or_else(|| Some(model.features.row(model.users.get(name)?)));
+        keep.push(row.is_some());
+        match row {
+            Some(row) => rows.extend_from_slice(row),
+            None => rows.resize(rows.len() + model.features.width(), 0.0),
+        }
+    }
+    Ok((users, Some(Instances::new(model.features.width(), rows)?), keep))
+}
+
+/// Users who saw anything, among those allowed.
+fn active(exposures: &Exposures, allowed: &[bool]) -> Vec<u32> {
+    let mut seen = vec![false; exposures.instance_count()];
+    exposures.instances().iter().for_each(|u| seen[*u as usize] = allowed[*u as usize]);
+    (0..).zip(seen).filter(|(_, seen)| *seen).map(|(u, _)| u).collect()
+}

@@ -1,0 +1,44 @@
+//! `cadet similar`: the items whose audiences are most like an item's.
+
+use anyhow::Result;
+use cadet::model::Standing;
+use cadet::{Error, IdRef, explain, store};
+use cadet_data::{Kind, TableWriter, Values};
+use serde_json::json;
+
+use super::{find_item, id_json};
+use crate::args::{Global, Similar};
+use crate::output;
+
+pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
+    let model = store::load(&args.model)?;
+    let task = find_item(&model, &args.item)?;
+    if !matches!(model.standing(task), Standing::Trained | Standing::Added) {
+        let hint = "nobody it could be compared by has seen it: it has no embedding".into();
+        return Err(Error::UnknownTask { id: args.item.clone(), hint }.into());
+    }
+    let near = explain::nearest(&model, task, args.number)?;
+    let names: Vec<IdRef<'_>> = near.iter().map(|(t, _)| model.items.name(t.0)).collect();
+    let cosines: Vec<f32> = near.iter().map(|(_, cosine)| *cosine).collect();
+    let sizes: Vec<u32> =
+        near.iter().map(|(t, _)| model.exposures.audience(*t).instances.len() as u32).collect();
+    if let Some(path) = &args.out {
+        let columns = [("item_id", Kind::Id), ("cosine", Kind::F32), ("users", Kind::U32)];
+        let mut writer = TableWriter::create(path, None, &columns)?;
+        writer.write(&[Values::Id(&names), Values::F32(&cosines), Values::U32(&sizes)])?;
+        return Ok(writer.finish()?);
+    }
+    let rows = names.iter().zip(cosines.iter().zip(&sizes));
+    if global.json {
+        let rows: Vec<_> = rows
+            .map(|(name, (cosine, users))| json!({"item_id": id_json(*name), "cosine": cosine, "users": users}))
+            .collect();
+        return output::print_json(&json!({"item_id": id_json(model.items.name(task.0)), "similar": rows}));
+    }
+    let rows: Vec<Vec<String>> = rows
+        .map(|(name, (cosine, users))| vec![name.to_string(), format!("{cosine:+.3}"), output::count(*users)])
+        .collect();
+    let mut text = format!("Items whose audiences are most like that of {}:\n\n", args.item);
+    text += &output::table(&["item", "cosine", "users"], &rows);
+    output::print(&text)
+}

@@ -1,0 +1,295 @@
+//! What a recommender team does with a model: new items, new users, audiences, times, explanations.
+
+mod place;
+
+use std::fs;
+
+use place::*;
+use serde_json::Value;
+
+fn json(place: &Place, args: &str) -> Value {
+    serde_json::from_str(&place.ok(&format!("{args} --json"))).unwrap()
+}
+
+/// Enough training for two camps to be told apart, in well under a second.
+const TRAIN: &str = "--epochs 20 --seed-epochs 12 --hidden 16,16 --seed-tasks 8 --batch 128 --learning-rate 0.01 --patience 0";
+
+/// 240 users in two camps, 20 items, times over 100 days and ids of events; item names are `i0`, `i1`, …
+fn timed_log(place: &Place) {
+    let mut log = String::from("user_id,item_id,timestamp,event_id\n");
+    let mut late = log.clone();
+    let mut users = String::from("user_id,lean,noise\n");
+    let mut state = 3u64;
+    let mut next = |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    let mut event = 0;
+    for u in 0..240u64 {
+        let camp = u % 2;
+        users += &format!("{u},{},{}\n", camp as f64 * 2.0 - 1.0, next(100) as f64 / 100.0);
+        for _ in 0..12 {
+            let item = 2 * next(10) + (camp ^ u64::from(next(10) == 0));
+            let time = 1_767_225_600 + next(100 * 86_400);
+            event += 1;
+            let row = format!("{u},i{item},{time},{event}\n");
+            // Items 18 and 19 come later.
+            if item >= 18 {
+                late += &row
+            } else {
+                log += &row
+            };
+        }
+    }
+    place.write("log.csv", log);
+    place.write("late.csv", late);
+    place.write("users.csv", users);
+}
+
+fn timed() -> Place {
+    let place = Place::new();
+    timed_log(&place);
+    place.ok(&format!("train log.csv --users users.csv --out model {TRAIN}"));
+    place
+}
+
+#[test]
+fn new_items_come_without_training_in_shards_or_at_once() {
+    let place = timed();
+    let late = fs::read_to_string(place.path("late.csv")).unwrap();
+    let rows: Vec<&str> = late.lines().skip(1).collect();
+    let shard = |part: usize| {
+        let of = rows.iter().enumerate().filter(|(i, _)| i % 3 == part).map(|(_, r)| *r);
+        format!("user_id,item_id,timestamp,event_id\n{}\n", of.collect::<Vec<_>>().join("\n"))
+    };
+    (0..3).for_each(|part| drop(place.write(&format!("s{part}.csv"), shard(part))));
+    let out = place.ok("items add model late.csv --out whole");
+    assert!(out.contains("2 new items"), "{out}");
+    place.ok("items add model s2.csv --out parts");
+    place.ok("items add parts s0.csv s1.csv --out parts");
+    // A shard that comes again changes nothing.
+    let again = place.run("items add parts s1.csv s2.csv --out parts");
+    assert!(again.code == 0 && again.err.contains("event_id was there before"), "{}", again.err);
+    place.write("pairs.csv", "user_id,item_id\n4,i18\n5,i18\n4,i19\n5,i19\n4,i3\n");
+    for model in ["whole", "parts"] {
+        place.ok(&format!("score {model} pairs.csv -o {model}.csv"));
+    }
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    for (a, b) in read("whole.csv").lines().zip(read("parts.csv").lines()).skip(1) {
+        let (a, b) = (fields(a), fields(b));
+        let number = |f: &[String]| f[2].parse::<f64>().unwrap();
+        assert!((number(&a) - number(&b)).abs() < 1e-6, "{a:?} {b:?}");
+        assert_eq!(a[5..], b[5..], "counts, times and status");
+    }
+    // Even users are of the camp that sees even items.
+    let scores: Vec<f64> = read("whole.csv").lines().skip(1).map(|l| fields(l)[2].parse().unwrap()).collect();
+    assert!(scores[0] > scores[1] + 0.5 && scores[3] > scores[2] + 0.5, "{scores:?}");
+    // All commands know the new items.
+    let similar = json(&place, "similar whole --item i18 -n 3");
+    let first = similar["similar"][0]["item_id"].as_str().unwrap()[1..].parse::<u32>().unwrap();
+    assert_eq!(first % 2, 0, "{similar}");
+    assert!(place.ok("inspect whole").contains("2 added later"));
+    assert!(place.ok("audience whole --item i18 --mode common -n 3").contains("times seen"));
+    assert!(place.ok("explain whole --user 4 --item i18").contains("sum"));
+    place.ok("items add model late.csv --fine-tune 3 --out tuned");
+    assert_eq!(json(&place, "inspect tuned")["added"][0]["fine_tuned"], 3);
+}
+
+#[test]
+fn what_cannot_be_placed_is_said() {
+    let place = timed();
+    place.write("odd.csv", "user_id,item_id\nstranger,i30\nstranger,i30\n4,i31\n5,i31\n4,i2\n");
+    place.write("catalogue.csv", "item_id\ni40\ni31\n");
+    let ran = place.run("items add model odd.csv --items catalogue.csv --out m2 --json");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&found["new_items"], &found["no_exposure"]), (&3.into(), &2.into()));
+    assert_eq!((&found["unknown_users"], &found["unknown_user_events"]), (&1.into(), &2.into()));
+    assert!(ran.err.contains("2 exposures of 1 users"), "{}", ran.err);
+    place.write("pairs.csv", "user_id,item_id\n4,i40\n4,i30\n4,i31\nstranger,i31\n4,i77\n");
+    place.ok("score m2 pairs.csv -o s.csv");
+    let text = fs::read_to_string(place.path("s.csv")).unwrap();
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(
+        (lines[0], lines[1]),
+        ("4,i40,0.0,0.5,1.0,0,,no_exposure", "4,i30,0.0,0.5,1.0,0,,no_exposure")
+    );
+    assert!(lines[2].ends_with(",1,,ok") && lines[3].ends_with("unknown_user"), "{text}");
+    assert!(lines[4].ends_with("unknown_item"), "{text}");
+    place.refused("similar m2 --item i40", &["i40", "no embedding"]);
+    place.refused("explain m2 --user 4 --item i40", &["i40", "no embedding"]);
+    // Pairs that were there before count again, and a warning says so.
+    place.write("again.csv", "user_id,item_id\n4,i31\n");
+    let ran = place.run("items add m2 again.csv --out m3");
+    assert!(ran.code == 0 && ran.err.contains("event_id"), "{}", ran.err);
+    // Without a pre-embedding model.
+    place.ok(&format!("train log.csv --users users.csv --out random --init random {TRAIN}"));
+    place.refused("items add random late.csv --out m4", &["pre-embedding", "--init learned"]);
+    place.refused("items add model missing.csv --out m4", &["missing.csv"]);
+    place.refused("items add model late.csv --out users.csv", &["users.csv", "not a model folder"]);
+    assert!(!place.path("m4").exists());
+}
+
+#[test]
+fn audiences_can_be_narrowed_and_written_for_all_items() {
+    let place = timed();
+    let seen = json(&place, "audience model --item i2 --mode common -n 240");
+    let fresh = json(&place, "audience model --item i2 --mode common -n 240 --exclude-seen");
+    let users = |v: &Value| v["users"].as_array().unwrap().clone();
+    assert_eq!(users(&seen).len(), 240);
+    assert!(users(&fresh).iter().all(|u| u["times_seen"] == 0));
+    let was_seen = |u: &&Value| u["times_seen"].as_u64().unwrap() > 0;
+    assert_eq!(users(&seen).iter().filter(was_seen).count() + users(&fresh).len(), 240);
+    assert!(
+        users(&seen).iter().filter(was_seen).all(|u| u["last_seen"].as_str().unwrap().starts_with("2026-"))
+    );
+    place.write("some.csv", "user_id,note\n4,x\n5,y\n7,z\nnobody,x\n");
+    let ran = place.run("audience model --item i2 --filter some.csv --json");
+    assert!(ran.err.contains("1 of 4 users"), "{}", ran.err);
+    let some: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(users(&some).len(), 3);
+    place.ok("audience model --all -n 4 --mode fresh -o all.csv");
+    let all = fs::read_to_string(place.path("all.csv")).unwrap();
+    assert!(all.starts_with("item_id,user_id,familiarity,quantile,p_value,times_seen,last_seen\n"), "{all}");
+    assert_eq!(all.lines().count(), 1 + 18 * 4);
+    let one = json(&place, "audience model --item i7 --mode fresh -n 1");
+    let line = all.lines().find(|l| l.starts_with("i7,")).unwrap();
+    assert!(line.starts_with(&format!("i7,{},", one["users"][0]["user_id"])), "{line}");
+    place.ok("audience model --all -n 2 -o all.parquet");
+    place.refused("audience model --all", &["-o"]);
+    place.refused("audience model --item i2 --filter users2.csv", &["users2.csv"]);
+    place.write("none.csv", "name\n4\n");
+    place.refused("audience model --item i2 --filter none.csv", &["none.csv", "user_id"]);
+}
+
+#[test]
+fn a_user_is_tired_of_the_own_camp_and_fresh_to_the_other() {
+    let place = timed();
+    let found = json(&place, "user model --user 4 -n 5");
+    let camp = |row: &Value| row["item_id"].as_str().unwrap()[1..].parse::<u32>().unwrap() % 2;
+    let list = |end: &str| found[end].as_array().unwrap().clone();
+    assert!(list("tired").iter().all(|r| r["times_seen"].as_u64().unwrap() > 0));
+    assert!(list("fresh").iter().all(|r| r["times_seen"] == 0 && camp(r) == 1), "{found}");
+    assert_eq!(camp(&list("tired")[0]), 0, "{found}");
+    place.refused("user model --user nobody", &["nobody", "240", "--users"]);
+    place.ok("user model --user 4 -o u.csv");
+    assert!(fs::read_to_string(place.path("u.csv")).unwrap().contains(",tired,"));
+}
+
+#[test]
+fn users_that_came_later_are_folded_in_from_what_they_saw() {
+    let place = Place::new();
+    timed_log(&place);
+    place.ok(&format!("train log.csv --out learned --factors 6 {TRAIN}"));
+    // One saw what even users see, the other what odd ones do; 4 is known already.
+    let seen =
+        "user_id,item_id\neven,i0\neven,i2\neven,i4\neven,i6\nodd,i1\nodd,i3\nodd,i5\nodd,i7\nodd,i7\n4,i1\n";
+    place.write("seen.csv", seen);
+    place.write("pairs.csv", "user_id,item_id\neven,i8\nodd,i8\nodd,i7\nnobody,i8\n");
+    let ran = place.run("score learned pairs.csv --exposures seen.csv -o s.csv");
+    assert!(ran.code == 0 && ran.err.contains("1 users of --exposures"), "{}", ran.err);
+    let text = fs::read_to_string(place.path("s.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    let score = |i: usize| rows[i][2].parse::<f64>().unwrap();
+    assert!(score(0) > score(1), "{text}");
+    assert_eq!((rows[2][5], rows[3][7]), ("2", "unknown_user"));
+    let found = json(&place, "audience learned --item i8 --mode common -n 500 --exposures seen.csv");
+    assert_eq!(found["users"].as_array().unwrap().len(), 242);
+    let why = json(&place, "explain learned --user odd --item i8 --exposures seen.csv");
+    let names: Vec<&str> =
+        why["parts"]["seen_items"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert!(names.len() == 4 && names.iter().all(|n| ["i1", "i3", "i5", "i7"].contains(n)), "{names:?}");
+    place.refused("score learned pairs.csv --users users.csv -o t.csv", &["--users", "--exposures"]);
+    place.ok(&format!("train log.csv --users users.csv --out given {TRAIN}"));
+    place.refused("score given pairs.csv --exposures seen.csv -o t.csv", &["--exposures", "--users"]);
+}
+
+#[test]
+fn explanations_add_up_and_name_features() {
+    let place = timed();
+    let found = json(&place, "explain model --user 4 --item i2");
+    let parts = &found["parts"];
+    let sum = |name: &str| -> f64 {
+        parts[name].as_array().unwrap().iter().map(|p| p["part"].as_f64().unwrap()).sum()
+    };
+    let one = |name: &str| parts[name].as_f64().unwrap();
+    let total = one("start") + sum("features") + sum("seed_tasks") + one("user_rest") + one("item_rest");
+    assert!((total - found["familiarity"].as_f64().unwrap()).abs() < one("tolerance"), "{found}");
+    let first = &parts["features"][0];
+    assert_eq!(first["name"], "lean", "the feature that decides: {found}");
+    assert!(parts["seed_tasks"].as_array().unwrap().len() > 3, "{found}");
+    let text = place.ok("explain model --user 4 --item i2 --report why.html");
+    assert!(text.contains("lean") && text.contains("no part of the sum"), "{text}");
+    assert!(fs::read_to_string(place.path("why.html")).unwrap().contains("One pair, explained"));
+    place.refused("explain model --user 4 --item i99", &["i99", "18 items"]);
+    place.refused("explain model --user x --item i2", &["\"x\"", "240"]);
+}
+
+#[test]
+fn times_are_kept_weighed_and_split_by() {
+    let place = timed();
+    place.write("pairs.csv", "user_id,item_id\n0,i0\n");
+    place.write(
+        "t.csv",
+        "user_id,item_id,when\n0,i0,2026-02-01T10:00:00Z\n0,i0,2026-03-01\n1,i1,2026-01-01\n2,i1,\n",
+    );
+    place.ok(&format!("train log.csv --half-life 20 --users users.csv --out aged {TRAIN}"));
+    assert_eq!(json(&place, "inspect aged")["settings"]["half_life"], 20.0);
+    let found = json(&place, "eval model log.csv --by-time");
+    let (past, future) = (&found["past_exposures"], &found["future_exposures"]);
+    assert!(past.as_u64().unwrap() > 3 * future.as_u64().unwrap(), "{found}");
+    // The camps do not change with time, so the past tells the future. About 0.75 was seen.
+    assert!(found["evaluation"]["exposure_auc"]["mean"].as_f64().unwrap() > 0.65, "{found}");
+    let text = place.ok("eval aged log.csv --by-time=2026-03-20 -o items.csv");
+    assert!(text.contains("before 2026-03-20T00:00:00Z"), "{text}");
+    assert!(place.path("items.csv").exists());
+    place.refused("eval model log.csv --by-time=soon", &["--by-time", "soon"]);
+    place.refused("eval model log.csv --by-time=2031-01-01", &["log.csv", "2031"]);
+    place.write("plain.csv", "user_id,item_id\n1,i1\n2,i2\n");
+    place.refused("eval model plain.csv --by-time", &["plain.csv", "timestamp"]);
+    place.write("bad.csv", "user_id,item_id,timestamp\n1,i1,yesterday\n");
+    place.refused("train bad.csv --out m", &["bad.csv", "line 2", "yesterday", "--timestamp-col"]);
+}
+
+#[test]
+fn an_event_that_comes_twice_counts_once() {
+    let place = Place::new();
+    timed_log(&place);
+    let log = fs::read_to_string(place.path("log.csv")).unwrap();
+    let doubled: String = log.lines().skip(1).take(300).map(|l| format!("{l}\n")).collect();
+    place.write("twice.csv", log.clone() + &doubled);
+    let ran = place.run(&format!("train twice.csv --users users.csv --out m {TRAIN}"));
+    assert!(ran.code == 0 && ran.err.contains("left out 300 rows"), "{}", ran.err);
+    place.ok(&format!("train log.csv --users users.csv --out n {TRAIN}"));
+    let weights = |m: &str| fs::read(place.path(m).join("weights.safetensors")).unwrap();
+    assert!(weights("m") == weights("n"));
+}
+
+#[test]
+fn a_half_life_follows_tastes_that_turned() {
+    let place = Place::new();
+    timed_log(&place);
+    // Half-way through, the camps change sides: of late, even users see even items.
+    let mut log = String::from("user_id,item_id,timestamp\n");
+    for u in 0..240u64 {
+        for n in 0..14u64 {
+            let day = (u * 7 + n * 31) % 100;
+            let item = 2 * ((u / 2 + n * 3) % 8) + ((u % 2) ^ u64::from(day < 50));
+            log += &format!("{u},i{item},{}\n", 1_767_225_600 + day * 86_400);
+        }
+    }
+    place.write("turned.csv", log);
+    place.write("pairs.csv", "user_id,item_id\n4,i2\n5,i2\n");
+    let lean = |half_life: &str| -> f64 {
+        place.ok(&format!("train turned.csv --users users.csv --out m {half_life} {TRAIN}"));
+        place.ok("score m pairs.csv -o s.csv");
+        let text = fs::read_to_string(place.path("s.csv")).unwrap();
+        let scores: Vec<f64> =
+            text.lines().skip(1).map(|l| l.split(',').nth(2).unwrap().parse().unwrap()).collect();
+        scores[0] - scores[1]
+    };
+    // Measured: 0.0 and 4.4.
+    let (all, late) = (lean(""), lean("--half-life 8"));
+    assert!(all.abs() < 0.5 && late > 1.0, "{all} {late}");
+}

@@ -1,0 +1,256 @@
+//! New items without retraining, section 4 of the paper: a new task needs only `ê_t`, and that takes forward passes.
+//!
+//! Of an item that was not trained, two things are kept ([`ItemState`]): how much was seen of it, and the sum of the
+//! pre-embedding model's responses to who saw it. Both add up, so exposures may come in any order and in any number of
+//! shards. The embedding follows from the two by the map that training used.
+//!
+//! A trained item keeps its trained embedding, however many exposures come later: they count in what users have seen,
+//! and in nothing else until the model is trained again.
+
+use std::collections::BTreeSet;
+
+use crate::exposures::{Exposures, TaskId};
+use crate::ids::Ids;
+use crate::instances::Instances;
+use crate::model::{Addition, ItemState, Model, Standing};
+use crate::sampler::Sampler;
+use crate::split::Part;
+use crate::tasks::TaskEmbeddings;
+use crate::trainer::{self, History, TrainConfig, Update, Validation, Watch};
+use crate::{Error, Result};
+
+/// Exposures that come after training.
+#[derive(Debug, Clone)]
+pub struct Arrivals {
+    /// The model's users, then those that it does not know.
+    pub users: Ids,
+    /// The model's items, then new ones; some may have no exposure yet.
+    pub items: Ids,
+    /// Who was shown what, numbered as above.
+    pub exposures: Exposures,
+    /// Features, ready for the net, of users that the model does not know: a row for each of these.
+    pub features: Option<(Ids, Instances)>,
+    /// Numbers of the events, where they have ids.
+    pub events: Vec<u64>,
+    /// Where it was read from.
+    pub sources: Vec<String>,
+}
+
+/// What became of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Added {
+    /// Items that the model had not met.
+    pub new_items: usize,
+    /// Untrained items whose embedding was made anew, those new ones included.
+    pub embedded: Vec<TaskId>,
+    /// Items that nobody is known to have seen.
+    pub empty: Vec<TaskId>,
+    /// Trained items that were seen again; their embeddings stay.
+    pub trained_again: usize,
+    /// Events of users that the model knows, repeats counted.
+    pub events: u64,
+    /// Users that the model does not know and who have no features.
+    pub unknown_users: usize,
+    /// Their events, which say nothing about an item.
+    pub unknown_user_events: u64,
+    /// (user, item) pairs that the model had met before.
+    pub known_pairs: usize,
+}
+
+/// Adds exposures to a model, new items first of all.
+pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
+    let pre = model.pre.as_ref().ok_or_else(|| {
+        let why = "this model has no pre-embedding model, which places new items: `cadet train … --init learned` makes one";
+        Error::config("items add", why)
+    })?;
+    let Arrivals { users, items, exposures, features, events, sources } = arrivals;
+    let (known_users, known_items) = (model.users.len(), model.items.len());
+    let sizes = [
+        ("users of the arrivals", users.len(), exposures.instance_count()),
+        ("items of the arrivals", items.len(), exposures.task_count()),
+    ];
+    if let Some((what, expected, found)) = sizes.into_iter().find(|(_, expected, found)| expected != found) {
+        return Err(Error::Shape { what, expected, found });
+    }
+    if users.len() < known_users || items.len() < known_items {
+        let (expected, found) = (known_items, items.len());
+        return Err(Error::Shape { what: "items the model knows", expected, found });
+    }
+
+    // What the pre-embedding model says to everybody who can answer.
+    let width = pre.heads.width();
+    let trunk = pre.heads.trunk(&model.features);
+    let of_others = features.as_ref().map(|(_, x)| pre.heads.trunk(x));
+    let response = |user: u32| -> Option<&[f32]> {
+        if (user as usize) < known_users {
+            return Some(&trunk[user as usize * width..][..width]);
+        }
+        let (ids, _) = features.as_ref()?;
+        let place = ids.get(users.name(user))? as usize;
+        Some(&of_others.as_ref()?[place * width..][..width])
+    };
+
+    let mut added = Added {
+        new_items: items.len() - known_items,
+        embedded: Vec::new(),
+        empty: Vec::new(),
+        trained_again: 0,
+        events: 0,
+        unknown_users: 0,
+        unknown_user_events: 0,
+        known_pairs: 0,
+    };
+    let mut unknown = BTreeSet::new();
+    let sum_up = |state: &mut ItemState, seen: &Exposures, task: TaskId| {
+        let audience = seen.audience(task);
+        for (i, user) in audience.instances.iter().enumerate() {
+            let Some(row) = response(*user) else { continue };
+            let weight = f64::from(audience.weight(i));
+            state.mass += weight;
+            state.sums.iter_mut().zip(row).for_each(|(s, h)| *s += weight * f64::from(*h));
+        }
+    };
+    for (task, audience) in exposures.audiences() {
+        for (i, user) in audience.instances.iter().enumerate() {
+            let count = u64::from(audience.count(i));
+            if (*user as usize) < known_users {
+                added.events += count;
+                let before = ((task.0 as usize) < known_items).then(|| model.exposures.audience(task));
+                added.known_pairs += usize::from(before.is_some_and(|a| a.times_seen(*user) > 0));
+            } else if response(*user).is_none() {
+                unknown.insert(*user);
+                added.unknown_user_events += count;
+            }
+        }
+        let is_new = task.0 as usize >= known_items;
+        if audience.instances.is_empty() && !is_new {
+            continue;
+        }
+        if !is_new && model.trained[task.0 as usize] {
+            added.trained_again += 1;
+            continue;
+        }
+        let was_placed = model.states.contains_key(&task);
+        let mut state = model.states.remove(&task).unwrap_or_else(|| {
+            // An item with too few exposures to be trained on starts from those.
+            let mut state = ItemState { mass: 0.0, sums: vec![0.0; width] };
+            if !is_new {
+                sum_up(&mut state, &model.exposures, task);
+            }
+            state
+        });
+        let before = state.mass;
+        sum_up(&mut state, &exposures, task);
+        match state.mass {
+            0.0 => added.empty.push(task),
+            // Seen by strangers only: nothing is known that was not known before.
+            mass if mass == before && was_placed => {}
+            _ => added.embedded.push(task),
+        }
+        model.states.insert(task, state);
+    }
+    added.unknown_users = unknown.len();
+
+    let mut rows = model.ratio.embeddings()?.values().to_vec();
+    let embedding = model.manifest.settings.embedding;
+    rows.resize(items.len() * embedding, 0.0);
+    for task in &added.embedded {
+        let state = &model.states[task];
+        let row = pre.projection.embed(state.mass, &state.sums);
+        rows[task.0 as usize * embedding..][..embedding].copy_from_slice(&row);
+    }
+    let keep: Vec<bool> = (0..users.len()).map(|u| u < known_users).collect();
+    let kept = exposures.keep_instances(&keep);
+    model.ratio = model.ratio.with_tasks(&TaskEmbeddings::new(embedding, rows)?)?;
+    model.exposures = model.exposures.merged(&kept)?;
+    model.items = items;
+    model.trained.resize(model.items.len(), false);
+    borrow_calibration(model, &added, known_items)?;
+    model.events.extend(events);
+    model.events.sort_unstable();
+    model.events.dedup();
+    let data = &mut model.manifest.data;
+    data.items = model.items.len();
+    data.exposures = model.exposures.len();
+    data.events = model.exposures.event_count();
+    model.manifest.added.push(Addition {
+        sources,
+        new_items: added.new_items,
+        events: added.events,
+        unknown_user_events: added.unknown_user_events,
+        fine_tuned: 0,
+    });
+    Ok(added)
+}
+
+/// p-values of an added item rest on the held-out users of the group of the trained item that is most like it.
+fn borrow_calibration(model: &mut Model, added: &Added, known_items: usize) -> Result<()> {
+    let embeddings = model.ratio.embeddings()?;
+    let trained: Vec<u32> = (0..known_items as u32).filter(|t| model.trained[*t as usize]).collect();
+    let nearest = |row: &[f32]| {
+        let distance =
+            |t: &u32| -> f32 { embeddings.row(*t).iter().zip(row).map(|(a, b)| (a - b).powi(2)).sum() };
+        trained.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    };
+    let mut changed: Vec<TaskId> = added.embedded.iter().chain(&added.empty).copied().collect();
+    changed.sort_unstable();
+    for task in changed {
+        let group = nearest(embeddings.row(task.0)).map_or(0, |t| model.calibrator.group[t as usize]);
+        model.calibrator.join(task.0, group);
+    }
+    Ok(())
+}
+
+/// The step size of [`fine_tune`]; an embedding's first number has spread 1 or so.
+const FINE_RATE: f32 = 0.02;
+/// Positives per step of [`fine_tune`]: new items have few.
+const FINE_BATCH: usize = 256;
+
+/// Refines the embeddings of some added items by so many passes over their exposures; the net and all other embeddings
+/// stay as they are. The best pass on validation users is kept; test users are left alone.
+///
+/// A refined embedding stays until its item is seen again: then it is made anew from all that was seen.
+pub fn fine_tune(
+    model: &mut Model,
+    tasks: &[TaskId],
+    epochs: usize,
+    watch: &mut dyn Watch,
+) -> Result<Option<History>> {
+    let tasks: Vec<TaskId> =
+        tasks.iter().copied().filter(|t| model.standing(*t) == Standing::Added).collect();
+    let settings = &model.manifest.settings;
+    let rule = settings.split()?;
+    let parts: Vec<Part> = (0..model.users.len() as u32).map(|u| rule.part(model.users.name(u))).collect();
+    let part = |wanted: Part| model.exposures.filter(|_, u| parts[u.0 as usize] == wanted);
+    let (train, valid) = (part(Part::Train), part(Part::Valid));
+    let tasks: Vec<TaskId> = tasks.into_iter().filter(|t| !train.audience(*t).instances.is_empty()).collect();
+    if tasks.is_empty() {
+        return Ok(None);
+    }
+    let all = model.ratio.embeddings()?;
+    let width = all.width();
+    let rows: Vec<f32> = tasks.iter().flat_map(|t| all.row(t.0)).copied().collect();
+    let mut own = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?)?;
+    let config = TrainConfig {
+        epochs,
+        batch: settings.batch.min(FINE_BATCH),
+        learning_rate: FINE_RATE,
+        task_rate: 1.0,
+        update: Update::Tasks,
+        ..settings.training()
+    };
+    let sampler = Sampler::new(&train, tasks.clone(), settings.base)?;
+    let held_out = Sampler::new(&valid, tasks.clone(), settings.base).ok();
+    let validation = held_out.map(|s| Validation::draw(&s, (20 * s.len()).min(50_000), settings.seed));
+    let x = &model.features;
+    let history = trainer::train(own.model_mut(), &sampler, x, validation.as_ref(), &config, None, watch)?;
+    let (own, mut rows) = (own.embeddings()?, all.values().to_vec());
+    for (i, task) in tasks.iter().enumerate() {
+        rows[task.0 as usize * width..][..width].copy_from_slice(own.row(i as u32));
+    }
+    model.ratio = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?)?;
+    if let Some(addition) = model.manifest.added.last_mut() {
+        addition.fine_tuned = history.epochs.len();
+    }
+    Ok(Some(history))
+}
