@@ -113,10 +113,13 @@ pub(crate) struct Work<'a> {
     pub bar: &'a Bar,
 }
 
+/// Scores of images for the tasks of a split, a row of images per task.
+type Score = Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync>;
+
 /// A fitted row: how it scores images, and how training went.
 pub(crate) struct Fitted {
     /// Scores of these images for tasks whose audiences are these exposures.
-    pub score: Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync>,
+    pub score: Score,
     pub epochs: [usize; 2],
 }
 
@@ -299,12 +302,7 @@ fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -
 }
 
 /// Scores of images for the tasks that were trained, or for others by their audiences alone.
-fn scorer(
-    study: &Study,
-    ratio: DeepRatio,
-    start: Start,
-    trained: ActiveTasks,
-) -> Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync> {
+fn scorer(study: &Study, ratio: DeepRatio, start: Start, trained: ActiveTasks) -> Score {
     let features = ratio.model().features(&study.x);
     let width = ratio.model().width();
     Box::new(move |images, split| {
@@ -330,7 +328,7 @@ fn measured(study: &Study, split: &Split) -> Vec<u32> {
     [&split.validates[..], &study.test()].concat()
 }
 
-fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Box<dyn Fn(&[u32], &Split) -> Result<Vec<f32>> + Sync> {
+fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Score {
     Box::new(move |wanted, _| {
         let places: Option<Vec<usize>> =
             wanted.iter().map(|image| images.binary_search(image).ok()).collect();
