@@ -1,6 +1,6 @@
 //! The deep likelihood ratio `f(x, e_t)`: the image net of the paper's appendix, or a net over feature rows.
 //!
-//! A trunk and a fully connected layer make features `u(x)`; the task enters by [`crate::head`]. Trained by Algorithm 1,
+//! A trunk and a fully connected layer make features `u(x)`; the task enters by its head (`head.rs`). Trained by Algorithm 1,
 //! `L = mean( softplus(−f(x,e)) + softplus(f(x̃,e)) )`, at the optimum `f = log q_t/p`. Since `f` is linear in `u`, every
 //! image of a batch meets every task for the price of one small product, which [`Negatives`] makes use of.
 //!
