@@ -89,7 +89,8 @@ impl Engine {
             ),
             Precision::Auto => match forced()? {
                 Some(precision) => return Self::new(precision),
-                None => Tiles::find(),
+                // Who asks for lesser instructions does not want tiles either.
+                None => Tiles::find().filter(|_| matches!(kernel, Kernel::Avx512 { .. })),
             },
         };
         Ok(Self { kernel, tiles })
