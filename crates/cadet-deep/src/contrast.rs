@@ -1,6 +1,6 @@
 //! The deep likelihood ratio `f(x, e_t)`: the image net of the paper's appendix, or a net over feature rows.
 //!
-//! A trunk and a fully connected layer make features `u(x)`; the task enters by [`crate::head`]. Trained by Algorithm 1,
+//! A trunk and a fully connected layer make features `u(x)`; the task enters by its head (`head.rs`). Trained by Algorithm 1,
 //! `L = mean( softplus(−f(x,e)) + softplus(f(x̃,e)) )`, at the optimum `f = log q_t/p`. Since `f` is linear in `u`, every
 //! image of a batch meets every task for the price of one small product, which [`Negatives`] makes use of.
 //!
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
 use crate::kernels::{
-    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, apply, outer, padded,
-    vectorised,
+    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, add_rows, apply,
+    outer, padded, vectorised,
 };
 use crate::net::{Grid, LayerConfig, Net, Passes, fresh};
 
@@ -387,11 +387,7 @@ impl Contrast {
         }
         let mut out = turned[width * count..].repeat(features.len() / width);
         out.par_chunks_mut(count).zip(features.par_chunks(width)).for_each(|(out, u)| {
-            vectorised(self.engine, || {
-                for (u, turned) in u.iter().zip(turned.chunks_exact(count)) {
-                    out.iter_mut().zip(turned).for_each(|(o, h)| *o += u * h);
-                }
-            });
+            add_rows(self.engine, out, u, &turned[..width * count]);
         });
         out
     }
@@ -408,34 +404,18 @@ fn loss_and_slopes(
     let channels = biases.len();
     let parts = gradient.parts(Role::Gradient, responses.len() / channels, 1, channels);
     let panel = |(p, (mut part, responses)): (usize, (Part<'_>, &[Lanes]))| {
-        let lane =
-            |list: &[f32]| Lanes(std::array::from_fn(|n| list.get(p * LANES + n).copied().unwrap_or(0.0)));
-        let (positive, negative, own) =
-            (lane(&weights.positive), lane(&weights.negative), lane(&weights.own));
-        let mine = &weights.tasks[p * LANES..];
-        let (mut loss, mut of_biases) = (0.0f64, vec![0.0f32; channels]);
+        let lanes = weights.lanes(p);
+        let (mut loss, mut of_biases) = (0.0, vec![0.0; channels]);
         let mut rows = [Lanes::ZERO; BLOCK];
         for block in 0..channels / BLOCK {
-            vectorised(engine, || {
-                for (i, row) in rows.iter_mut().enumerate() {
-                    let t = block * BLOCK + i;
-                    let (bias, share) = (biases[t], weights.share.get(t).copied().unwrap_or(0.0));
-                    let is_own =
-                        Lanes(std::array::from_fn(|n| f32::from(u8::from(mine.get(n) == Some(&(t as u32))))));
-                    let mut losses = Lanes::ZERO;
-                    for n in 0..LANES {
-                        let z = responses[t].0[n] + bias;
-                        let positive = positive.0[n] * is_own.0[n];
-                        let both = positive + negative.0[n] * share + own.0[n] * is_own.0[n];
-                        let (softplus, slope) = softplus_and_slope(z);
-                        // softplus(−z) = softplus(z) − z
-                        losses.0[n] = both * softplus - positive * z;
-                        row.0[n] = both * slope - positive;
-                    }
-                    loss += losses.0.iter().map(|v| f64::from(*v)).sum::<f64>();
-                    of_biases[t] = row.0.iter().sum();
-                }
-            });
+            for (i, slopes) in rows.iter_mut().enumerate() {
+                let t = block * BLOCK + i;
+                let share = weights.share.get(t).copied().unwrap_or(0.0);
+                let row =
+                    ResponseRow { responses: &responses[t], bias: biases[t], task: t as u32, share, slopes };
+                loss += vectorised(engine, LossOf { row, lanes: &lanes });
+                of_biases[t] = slopes.0.iter().sum();
+            }
             part.put(engine, Role::Gradient, channels, 0, block, &rows);
         }
         (loss, of_biases)
@@ -447,6 +427,63 @@ fn loss_and_slopes(
         of_biases.iter_mut().zip(of_panel).for_each(|(sum, v)| *sum += v);
     }
     (panels.iter().map(|(loss, _)| loss).sum(), of_biases)
+}
+
+/// What the instances of a panel weigh; empty lanes weigh nothing.
+struct PanelWeights {
+    tasks: [u32; LANES],
+    positive: Lanes,
+    negative: Lanes,
+    own: Lanes,
+}
+
+impl Weights {
+    fn lanes(&self, panel: usize) -> PanelWeights {
+        let lane = |list: &[f32]| {
+            Lanes(std::array::from_fn(|n| list.get(panel * LANES + n).copied().unwrap_or(0.0)))
+        };
+        PanelWeights {
+            tasks: std::array::from_fn(|n| self.tasks.get(panel * LANES + n).copied().unwrap_or(u32::MAX)),
+            positive: lane(&self.positive),
+            negative: lane(&self.negative),
+            own: lane(&self.own),
+        }
+    }
+}
+
+/// The responses of a panel to one task.
+struct ResponseRow<'a> {
+    responses: &'a Lanes,
+    bias: f32,
+    task: u32,
+    share: f32,
+    slopes: &'a mut Lanes,
+}
+
+/// Finds the loss of one task's responses, and their slopes.
+struct LossOf<'a> {
+    row: ResponseRow<'a>,
+    lanes: &'a PanelWeights,
+}
+
+impl Job for LossOf<'_> {
+    type Output = f64;
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let Self { row, lanes } = self;
+        let mut losses = Lanes::ZERO;
+        for n in 0..LANES {
+            let z = row.responses.0[n] + row.bias;
+            let is_own = if lanes.tasks[n] == row.task { 1.0 } else { 0.0 };
+            let positive = lanes.positive.0[n] * is_own;
+            let both = positive + lanes.negative.0[n] * row.share + lanes.own.0[n] * is_own;
+            let (softplus, slope) = softplus_and_slope(z);
+            // softplus(−z) = softplus(z) − z
+            losses.0[n] = both * softplus - positive * z;
+            row.slopes.0[n] = both * slope - positive;
+        }
+        losses.0.iter().map(|v| f64::from(*v)).sum()
+    }
 }
 
 impl Estimator for Contrast {

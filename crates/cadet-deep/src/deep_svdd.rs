@@ -219,7 +219,11 @@ impl Estimator for Autoencoder {
         meanwhile: &mut (dyn FnMut() + Send),
     ) -> f64 {
         let (images, width) = (&batch.positives, x.width());
-        let scale = 2.0 / images.len().max(1) as f32;
+        if images.is_empty() {
+            meanwhile();
+            return 0.0;
+        }
+        let scale = 2.0 / images.len() as f32;
         let slopes = |rows: &mut [f32]| {
             let mut loss = 0.0;
             for (row, image) in rows.chunks_exact_mut(width).zip(images) {

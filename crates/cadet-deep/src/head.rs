@@ -8,7 +8,7 @@ use cadet::rng::{Purpose, Rng};
 use cadet::tasks::TaskEmbeddings;
 use cadet::{Adam, AdamConfig, Result};
 
-use crate::kernels::{Engine, vectorised};
+use crate::kernels::{Engine, add_rows};
 use crate::net::Parameter;
 
 /// The tasks' side of a net.
@@ -142,13 +142,9 @@ impl Product {
     fn mapped(&self, engine: Engine, embeddings: &[f32]) -> Vec<f32> {
         let features = self.features;
         let mut out = self.bias.values.repeat(embeddings.len() / self.embedding);
-        vectorised(engine, || {
-            for (out, e) in out.chunks_exact_mut(features).zip(embeddings.chunks_exact(self.embedding)) {
-                for (e, row) in e.iter().zip(self.weight.values.chunks_exact(features)) {
-                    out.iter_mut().zip(row).for_each(|(o, v)| *o += e * v);
-                }
-            }
-        });
+        for (out, e) in out.chunks_exact_mut(features).zip(embeddings.chunks_exact(self.embedding)) {
+            add_rows(engine, out, e, &self.weight.values);
+        }
         out
     }
 
@@ -172,29 +168,24 @@ impl Product {
         }
         let Self { tasks, weight, bias, output, shift, .. } = self;
         [&mut *tasks, weight, bias, output, shift].into_iter().for_each(|p| p.gradient.fill(0.0));
-        vectorised(engine, || {
-            let mut d_mapped = vec![0.0; features];
-            for (t, row) in gradient.chunks_exact(features + 1).enumerate() {
-                // A task that no pair met has no gradient.
-                if row.iter().all(|v| *v == 0.0) {
-                    continue;
-                }
-                let mapped = &mapped[t * features..][..features];
-                for j in 0..features {
-                    d_mapped[j] = row[j] * output.values[j];
-                    output.gradient[j] += row[j] * mapped[j];
-                    bias.gradient[j] += d_mapped[j];
-                }
-                shift.gradient[0] += row[features];
-                let e = &tasks.values[t * embedding..][..embedding];
-                for (e, weight) in e.iter().zip(weight.gradient.chunks_exact_mut(features)) {
-                    weight.iter_mut().zip(&d_mapped).for_each(|(g, d)| *g += e * d);
-                }
-                let of_e = &mut tasks.gradient[t * embedding..][..embedding];
-                for (d, turned) in d_mapped.iter().zip(turned.chunks_exact(embedding)) {
-                    of_e.iter_mut().zip(turned).for_each(|(g, v)| *g += d * v);
-                }
+        let mut d_mapped = vec![0.0; features];
+        for (t, row) in gradient.chunks_exact(features + 1).enumerate() {
+            // A task that no pair met has no gradient.
+            if row.iter().all(|v| *v == 0.0) {
+                continue;
             }
-        });
+            let mapped = &mapped[t * features..][..features];
+            for j in 0..features {
+                d_mapped[j] = row[j] * output.values[j];
+                output.gradient[j] += row[j] * mapped[j];
+                bias.gradient[j] += d_mapped[j];
+            }
+            shift.gradient[0] += row[features];
+            let e = &tasks.values[t * embedding..][..embedding];
+            for (e, weight) in e.iter().zip(weight.gradient.chunks_exact_mut(features)) {
+                add_rows(engine, weight, &[*e], &d_mapped);
+            }
+            add_rows(engine, &mut tasks.gradient[t * embedding..][..embedding], &d_mapped, &turned);
+        }
     }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::{
-    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Role, Sizes, apply, outer, padded, vectorised,
+    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, apply, outer, padded, vectorised,
 };
 
 /// Numbers that are updated together by one thread.
@@ -460,36 +460,40 @@ impl Layer {
         }
     }
 
-    /// Product positions under a window.
-    fn window(&self, output: usize) -> impl Iterator<Item = usize> + Clone + use<> {
-        let (pool, width, wide) = (self.config.pool, self.output.width, self.product.width);
-        let (y, x) = (output / width * pool, output % width * pool);
-        (0..pool * pool).map(move |i| (y + i / pool) * wide + x + i % pool)
+    /// The product position at place `i` of a window.
+    #[inline(always)]
+    fn under_window(&self, output: usize, i: usize) -> usize {
+        let (pool, width) = (self.config.pool, self.output.width);
+        (output / width * pool + i / pool) * self.product.width + output % width * pool + i % pool
     }
 
-    /// `z` of one channel at one output position.
+    /// `z` of one channel at one product position.
+    #[inline(always)]
+    fn bent(&self, pass: &Pass, y: &[Lanes], position: usize, channel: usize) -> Lanes {
+        let (scale, shift, slope) = (pass.scale[channel], pass.shift[channel], self.config.slope);
+        let y = &y[position * self.sizes.outputs + channel];
+        let mut z = Lanes::ZERO;
+        for n in 0..LANES {
+            let t = y.0[n] * scale + shift;
+            z.0[n] = if t > 0.0 { t } else { slope * t };
+        }
+        z
+    }
+
+    /// The layer's output in one channel at one output position.
     #[inline(always)]
     fn activated(&self, pass: &Pass, y: &[Lanes], position: usize, channel: usize) -> Lanes {
-        let (scale, shift, slope) = (pass.scale[channel], pass.shift[channel], self.config.slope);
-        let at = |p: usize| {
-            let y = &y[p * self.sizes.outputs + channel];
-            let mut z = Lanes::ZERO;
-            for n in 0..LANES {
-                let t = y.0[n] * scale + shift;
-                z.0[n] = if t > 0.0 { t } else { slope * t };
-            }
-            z
-        };
-        if self.config.pool == 1 {
-            let (enlarge, width) = (self.config.enlarge, self.output.width);
-            if enlarge == 1 {
-                return at(position);
-            }
-            return at(position / width / enlarge * self.product.width + position % width / enlarge);
+        let (pool, enlarge, width) = (self.config.pool, self.config.enlarge, self.output.width);
+        if enlarge > 1 {
+            let from = position / width / enlarge * self.product.width + position % width / enlarge;
+            return self.bent(pass, y, from, channel);
+        }
+        if pool == 1 {
+            return self.bent(pass, y, position, channel);
         }
         let mut best = Lanes([f32::NEG_INFINITY; LANES]);
-        for p in self.window(position) {
-            let z = at(p);
+        for i in 0..pool * pool {
+            let z = self.bent(pass, y, self.under_window(position, i), channel);
             for n in 0..LANES {
                 best.0[n] = if z.0[n] > best.0[n] { z.0[n] } else { best.0[n] };
             }
@@ -508,14 +512,8 @@ impl Layer {
             let mut rows = [Lanes::ZERO; BLOCK];
             for position in 0..positions {
                 for block in 0..channels / BLOCK {
-                    vectorised(engine, || {
-                        for (i, row) in rows.iter_mut().enumerate() {
-                            let z = self.activated(pass, y, position, block * BLOCK + i);
-                            for n in 0..LANES {
-                                row.0[n] = z.0[n] * mask.0[n];
-                            }
-                        }
-                    });
+                    let place = Place { layer: self, pass, y, position, first: block * BLOCK };
+                    vectorised(engine, Emit { place, mask: &mask, rows: &mut rows });
                     part.put(engine, Role::Input, channels, position, block, &rows);
                 }
             }
@@ -556,8 +554,8 @@ impl Layer {
         }
         if self.config.pool > 1 {
             // Of equals the first one is the maximum.
-            for (i, p) in self.window(output).enumerate() {
-                let other = &y[p * channels + channel];
+            for i in 0..self.config.pool * self.config.pool {
+                let other = &y[self.under_window(output, i) * channels + channel];
                 for n in 0..LANES {
                     let (t, o) = (y_here.0[n] * scale + shift, other.0[n] * scale + shift);
                     let (t, o) = (if t > 0.0 { t } else { slope * t }, if o > 0.0 { o } else { slope * o });
@@ -570,6 +568,7 @@ impl Layer {
     }
 
     /// The window that a product position is in, and its place there; or the first place of its square.
+    #[inline(always)]
     fn under(&self, position: usize) -> (Option<usize>, usize) {
         let (pool, enlarge) = (self.config.pool, self.config.enlarge);
         if pool == 1 && enlarge == 1 {
@@ -593,17 +592,10 @@ impl Layer {
             .zip(pass.d_output.par_chunks(panel_out))
             .map(|(y, d_output)| {
                 let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
-                vectorised(engine, || {
-                    for position in 0..positions {
-                        for (c, (d_sum, dn_sum)) in sums.iter_mut().enumerate() {
-                            let (d, normal) = self.slope_at(pass, y, d_output, position, c);
-                            for n in 0..LANES {
-                                d_sum.0[n] += d.0[n];
-                                dn_sum.0[n] += d.0[n] * normal.0[n];
-                            }
-                        }
-                    }
-                });
+                for position in 0..positions {
+                    let place = Place { layer: self, pass, y, position, first: 0 };
+                    vectorised(engine, SlopeSums { place, d_output, sums: &mut sums });
+                }
                 sums.iter().map(|(d, dn)| [total(d), total(dn)]).collect()
             })
             .collect();
@@ -637,21 +629,118 @@ impl Layer {
             let mut rows = [Lanes::ZERO; BLOCK];
             for position in 0..positions {
                 for block in 0..channels / BLOCK {
-                    vectorised(engine, || {
-                        for (i, row) in rows.iter_mut().enumerate() {
-                            let c = block * BLOCK + i;
-                            let (d, normal) = layer.slope_at(pass_ref, y, d_output, position, c);
-                            let (scale, a, b) = (pass_ref.scale[c], d_mean[c], dn_mean[c]);
-                            for n in 0..LANES {
-                                row.0[n] = (d.0[n] - a - normal.0[n] * b) * scale * mask.0[n];
-                            }
-                        }
-                    });
+                    let place = Place { layer, pass: pass_ref, y, position, first: block * BLOCK };
+                    let means = (&d_mean[..], &dn_mean[..]);
+                    vectorised(engine, Slopes { place, d_output, means, mask: &mask, rows: &mut rows });
                     part.put(engine, Role::Gradient, channels, position, block, &rows);
                 }
             }
         });
         pass.d_y = d_y;
+    }
+}
+
+/// One position of a layer in a pass, from channel `first` on.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    layer: &'a Layer,
+    pass: &'a Pass,
+    /// `y` of this panel.
+    y: &'a [Lanes],
+    position: usize,
+    first: usize,
+}
+
+/// The layer's output in some channels.
+struct Emit<'a> {
+    place: Place<'a>,
+    mask: &'a Lanes,
+    rows: &'a mut [Lanes; BLOCK],
+}
+
+impl Job for Emit<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Place { layer, pass, y, position, first } = self.place;
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            let z = layer.activated(pass, y, position, first + i);
+            for n in 0..LANES {
+                row.0[n] = z.0[n] * self.mask.0[n];
+            }
+        }
+    }
+}
+
+/// Adds to Σ d and Σ d·normal of every channel.
+struct SlopeSums<'a> {
+    place: Place<'a>,
+    d_output: &'a [Lanes],
+    sums: &'a mut [(Lanes, Lanes)],
+}
+
+impl Job for SlopeSums<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Place { layer, pass, y, position, first } = self.place;
+        for (i, (d_sum, dn_sum)) in self.sums.iter_mut().enumerate() {
+            let (d, normal) = layer.slope_at(pass, y, self.d_output, position, first + i);
+            for n in 0..LANES {
+                d_sum.0[n] += d.0[n];
+                dn_sum.0[n] += d.0[n] * normal.0[n];
+            }
+        }
+    }
+}
+
+/// The gradient of `y` in some channels: through batch norm, what is left of `d` after its mean and its part along `normal`.
+struct Slopes<'a> {
+    place: Place<'a>,
+    d_output: &'a [Lanes],
+    /// Means of d and of d·normal.
+    means: (&'a [f32], &'a [f32]),
+    mask: &'a Lanes,
+    rows: &'a mut [Lanes; BLOCK],
+}
+
+impl Job for Slopes<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        let Place { layer, pass, y, position, first } = self.place;
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            let c = first + i;
+            let (d, normal) = layer.slope_at(pass, y, self.d_output, position, c);
+            let (scale, d_mean, dn_mean) = (pass.scale[c], self.means.0[c], self.means.1[c]);
+            for n in 0..LANES {
+                row.0[n] = (d.0[n] - d_mean - normal.0[n] * dn_mean) * scale * self.mask.0[n];
+            }
+        }
+    }
+}
+
+/// Adds up deviations and their squares over the positions of a panel.
+struct Deviations<'a> {
+    y: &'a [Lanes],
+    from: &'a [f32],
+    mask: &'a Lanes,
+    sums: &'a mut [(Lanes, Lanes)],
+}
+
+impl Job for Deviations<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for y in self.y.chunks_exact(self.sums.len()) {
+            for ((y, from), (sum, squares)) in y.iter().zip(self.from).zip(self.sums.iter_mut()) {
+                for n in 0..LANES {
+                    let d = (y.0[n] - from) * self.mask.0[n];
+                    sum.0[n] += d;
+                    squares.0[n] += d * d;
+                }
+            }
+        }
     }
 }
 
@@ -677,17 +766,7 @@ fn moments(
         .map(|(p, y)| {
             let mask = count.mask(p);
             let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
-            vectorised(engine, || {
-                for y in y.chunks_exact(channels) {
-                    for ((y, from), (sum, squares)) in y.iter().zip(&from).zip(&mut sums) {
-                        for n in 0..LANES {
-                            let d = (y.0[n] - from) * mask.0[n];
-                            sum.0[n] += d;
-                            squares.0[n] += d * d;
-                        }
-                    }
-                }
-            });
+            vectorised(engine, Deviations { y, from: &from, mask: &mask, sums: &mut sums });
             sums.iter().map(|(sum, squares)| (total(sum), total(squares))).collect()
         })
         .collect();

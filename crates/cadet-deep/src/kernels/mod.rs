@@ -89,7 +89,8 @@ impl Engine {
             ),
             Precision::Auto => match forced()? {
                 Some(precision) => return Self::new(precision),
-                None => Tiles::find(),
+                // Who asks for lesser instructions does not want tiles either.
+                None => Tiles::find().filter(|_| matches!(kernel, Kernel::Avx512 { .. })),
             },
         };
         Ok(Self { kernel, tiles })
@@ -437,17 +438,26 @@ struct Walk {
     first: usize,
 }
 
-/// Runs plain Rust compiled for the machine's vectors. Sums keep the order they are written in.
-pub fn vectorised<R>(engine: Engine, job: impl FnOnce() -> R) -> R {
+/// Plain Rust that should be compiled for the machine's vector instructions.
+pub trait Job {
+    /// What comes out.
+    type Output;
+    /// Does it; must be `#[inline(always)]`, and so must whatever is hot inside: a closure or a function that is only called
+    /// would be compiled for any machine.
+    fn run(self) -> Self::Output;
+}
+
+/// Runs a job compiled for the machine's vectors. Its sums keep the order they are written in.
+pub fn vectorised<J: Job>(engine: Engine, job: J) -> J::Output {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-    fn avx512<R>(job: impl FnOnce() -> R) -> R {
-        job()
+    fn avx512<J: Job>(job: J) -> J::Output {
+        job.run()
     }
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn avx2<R>(job: impl FnOnce() -> R) -> R {
-        job()
+    fn avx2<J: Job>(job: J) -> J::Output {
+        job.run()
     }
     match engine.kernel {
         // SAFETY: the core alone makes these variants, and only where the instructions exist.
@@ -456,6 +466,27 @@ pub fn vectorised<R>(engine: Engine, job: impl FnOnce() -> R) -> R {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 { .. } => unsafe { avx2(job) },
-        _ => job(),
+        _ => job.run(),
     }
+}
+
+/// `sums += Σ_i by[i] · rows[i]`, one row after the other.
+pub fn add_rows(engine: Engine, sums: &mut [f32], by: &[f32], rows: &[f32]) {
+    struct AddRows<'a> {
+        sums: &'a mut [f32],
+        by: &'a [f32],
+        rows: &'a [f32],
+    }
+    impl Job for AddRows<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run(self) {
+            for (by, row) in self.by.iter().zip(self.rows.chunks_exact(self.sums.len())) {
+                for (sum, value) in self.sums.iter_mut().zip(row) {
+                    *sum += by * value;
+                }
+            }
+        }
+    }
+    vectorised(engine, AddRows { sums, by, rows });
 }
