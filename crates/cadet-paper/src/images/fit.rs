@@ -41,6 +41,8 @@ pub(crate) struct Effort {
     pub maf_hidden: usize,
     /// Epochs of Deep SVDD's autoencoder, and of its own.
     pub svdd_epochs: [usize; 2],
+    /// Channels of its first convolution.
+    pub svdd_width: usize,
 }
 
 impl Effort {
@@ -52,6 +54,7 @@ impl Effort {
         maf_epochs: 20,
         maf_hidden: 128,
         svdd_epochs: [40, 25],
+        svdd_width: 32,
     };
     pub const SMOKE: Effort = Effort {
         raw_epochs: 1,
@@ -61,6 +64,7 @@ impl Effort {
         maf_epochs: 1,
         maf_hidden: 8,
         svdd_epochs: [1, 1],
+        svdd_width: 4,
     };
 }
 
@@ -449,7 +453,13 @@ fn deep_svdd(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result
     for task in split.all() {
         let members = split.train.audience(task).instances;
         let x = contrast_normalised(study, members)?;
-        let net = SvddConfig { channels: study.colours.len(), ..SvddConfig::cifar() };
+        let width = work.effort.svdd_width;
+        let net = SvddConfig {
+            channels: study.colours.len(),
+            widths: vec![width, 2 * width, 4 * width],
+            features: 4 * width,
+            ..SvddConfig::cifar()
+        };
         let mut autoencoder = net.autoencoder(row.seed)?;
         let name_of = |what: &str| name(study, row, &format!("{what}{}", task.0));
         let train = (&split.train, None);
