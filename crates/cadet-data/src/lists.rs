@@ -267,18 +267,19 @@ fn number(ids: &mut Ids, (id, stays): (IdRef<'_>, bool)) -> Result<u32> {
 
 /// A list without relevance cannot be balanced with anything, so every row needs a finite one.
 fn relevance(cell: Cell<'_>, column: &str) -> Result<f32, Fault> {
-    let found = match cell {
+    // Only for the message: most rows are fine, and texts are dear.
+    let found = || match cell {
         Cell::Null => "null".to_owned(),
         Cell::Str(text) | Cell::Text(text, _) if text.trim().is_empty() => "empty".to_owned(),
         Cell::Float(value) => value.to_string(),
+        Cell::Int(value) => value.to_string(),
+        Cell::Large(value) => value.to_string(),
         Cell::Str(text) | Cell::Text(text, _) => clip(text),
         Cell::Bool(_) => "true or false".to_owned(),
         Cell::List(_) | Cell::Nested => "nested".to_owned(),
-        Cell::Int(value) => return Ok(value as f32),
-        Cell::Large(value) => return Ok(value as f32),
     };
     cell.number(column).map_err(|_| {
-        let what = format!("{} is {found}: expected a finite number, every row needs one", clip(column));
+        let what = format!("{} is {}: expected a finite number, every row needs one", clip(column), found());
         Fault::new(Reason::Number, what)
     })
 }

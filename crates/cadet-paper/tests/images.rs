@@ -27,7 +27,7 @@ fn rows(out: &Path) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn table_2_has_every_row_and_a_stopped_run_goes_on() {
+fn table_2_has_every_row() {
     let folder = tempfile::tempdir().unwrap();
     let printed = smoke("table2", &["--k", "1"], folder.path());
     let found = rows(folder.path());
@@ -52,12 +52,18 @@ fn table_2_has_every_row_and_a_stopped_run_goes_on() {
     assert!(printed.contains("93.92") && printed.contains("k = 1"));
     assert_eq!(std::fs::read_to_string(folder.path().join("summary.md")).unwrap(), printed);
     assert!(std::fs::read_to_string(folder.path().join("auc.svg")).unwrap().starts_with("<svg"));
+}
 
+#[test]
+fn a_stopped_run_goes_on_and_other_settings_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["--k", "1", "--input", "features"];
+    smoke("table2", &asked, folder.path());
     let raw = std::fs::read_to_string(folder.path().join("raw.csv")).unwrap();
     let journal = folder.path().join("journal.ndjson");
     let text = std::fs::read_to_string(&journal).unwrap();
     std::fs::write(&journal, &text[..text.len() * 2 / 3]).unwrap();
-    smoke("table2", &["--k", "1"], folder.path());
+    smoke("table2", &asked, folder.path());
     assert_eq!(std::fs::read_to_string(folder.path().join("raw.csv")).unwrap(), raw);
     let other = paper(&["table2", "--smoke", "--epochs", "7", "--out", folder.path().to_str().unwrap()]);
     assert_eq!(other.status.code(), Some(2));

@@ -45,29 +45,29 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
 
     let bar = output::bar("reranking", Some(lists.len() as u64));
     let (mut before, mut after) = (Figures::default(), Figures::default());
+    // One block is written while the next is reranked.
+    let mut ready: Option<(std::ops::Range<usize>, Vec<Reranked>)> = None;
     for start in (0..lists.len()).step_by(BLOCK) {
         if output::asked_to_stop() {
             bail!("interrupted: nothing was written");
         }
         let numbers = start..lists.len().min(start + BLOCK);
-        let rows: Vec<Rows> = numbers.clone().map(|number| job.rows(number)).collect();
-        let requests: Vec<Request<'_>> = rows.iter().map(Rows::request).collect();
-        let reranked = reranker.rerank(&requests)?;
-        let first: Vec<[Figures; 2]> = requests
-            .par_iter()
-            .zip(&reranked)
-            .map(|(request, list)| {
-                let old = by_relevance(request.relevance, FIRST.min(list.places.len()));
-                let new: Vec<usize> = list.places.iter().take(FIRST).map(|p| p.index).collect();
-                [old, new].map(|order| Figures::of(&reranker, request, list, &order))
-            })
-            .collect();
+        let last = ready.take();
+        let (written, block) = rayon::join(
+            || last.map_or(Ok(()), |(numbers, reranked)| table.write(&job, numbers, &reranked)),
+            || job.rerank(&reranker, numbers.clone()),
+        );
+        written?;
+        let (reranked, first) = block?;
         first.iter().for_each(|[old, new]| {
             before.add(old);
             after.add(new);
         });
-        table.write(&job, numbers, &reranked)?;
         bar.inc(reranked.len() as u64);
+        ready = Some((numbers, reranked));
+    }
+    if let Some((numbers, reranked)) = ready {
+        table.write(&job, numbers, &reranked)?;
     }
     bar.finish_and_clear();
     let Table { writer, statuses, placed, .. } = table;
@@ -182,6 +182,24 @@ impl<'a> Job<'a> {
             relevance: list.rows.iter().map(|(_, relevance)| *relevance).collect(),
             key: rerank::list_key(list.user_id, list.list_id),
         }
+    }
+
+    /// Some lists reranked, and what their first places were like before and after.
+    fn rerank(
+        &self,
+        reranker: &Reranker<'_>,
+        numbers: std::ops::Range<usize>,
+    ) -> Result<(Vec<Reranked>, Vec<[Figures; 2]>)> {
+        let rows: Vec<Rows> = numbers.into_par_iter().map(|number| self.rows(number)).collect();
+        let requests: Vec<Request<'_>> = rows.iter().map(Rows::request).collect();
+        let reranked = reranker.rerank(&requests)?;
+        let first = requests.par_iter().zip(&reranked).map(|(request, list)| {
+            let old = by_relevance(request.relevance, FIRST.min(list.places.len()));
+            let new: Vec<usize> = list.places.iter().take(FIRST).map(|p| p.index).collect();
+            [old, new].map(|order| Figures::of(reranker, request, list, &order))
+        });
+        let first = first.collect();
+        Ok((reranked, first))
     }
 
     fn status(&self, user: u32, item: u32) -> &'static str {
