@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// id and features.
     #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
     features: Option<PathBuf>,
-    /// Where results are written [default: experiments/results/<the table>; with --smoke nowhere].
+    /// Where results are written [default: experiments/results and the name of the table; with --smoke nowhere].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where trained models are kept, so that a stopped run goes on and tables share them.
