@@ -353,9 +353,8 @@ pub(crate) struct Rerank {
     /// Keep only so many places of each list
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Features of users, for those the model has never seen or whose features changed
-    #[arg(long, value_name = "FILE")]
-    pub(crate) users: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) users: UserFlags,
     /// Column with the caller's relevance
     #[arg(long, default_value = "relevance", value_name = "NAME")]
     pub(crate) relevance_col: String,
@@ -374,7 +373,7 @@ pub(crate) struct Fresh {
     /// The item, by its id
     #[arg(long, value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
     pub(crate) item: Option<String>,
-    /// Every trained item, each by itself
+    /// Every item that can be scored, each by itself
     #[arg(long, requires = "out")]
     pub(crate) all: bool,
     /// Bound the expected share of the item's own audience among the flagged [default: 0.1]
@@ -394,7 +393,7 @@ pub(crate) struct Fresh {
     /// Write the flagged users to a file instead of the screen
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: Option<PathBuf>,
-    /// Without a file: show at most so many
+    /// Without a file: show at most so many (JSON has all)
     #[arg(short, long, default_value_t = 20, value_name = "N")]
     pub(crate) number: usize,
     #[command(flatten)]

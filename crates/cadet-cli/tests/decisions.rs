@@ -234,7 +234,7 @@ fn a_small_simulation_writes_its_report_and_every_round() {
     assert!(
         csv.starts_with("world,policy,seed,round,satisfaction,repeat_rate,diversity,coverage,gini,novelty\n")
     );
-    assert_eq!(csv.lines().count(), 1 + 3 * 6 * 2 * 4);
+    assert_eq!(csv.lines().count(), 1 + 4 * 6 * 2 * 4);
     let report = place.read("sim/report.html");
     for words in ["Satisfaction", "Repeat rate", "Gini", "What the worlds assume", "tired of repeats only"] {
         assert!(report.contains(words), "{words}");

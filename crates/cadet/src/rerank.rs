@@ -229,10 +229,10 @@ pub fn list_key(user: IdRef<'_>, list: Option<IdRef<'_>>) -> [u64; 2] {
 pub struct Request<'a> {
     /// The row of the user's half; `None` where nothing is known of the user.
     pub half: Option<u32>,
-    /// The user's number in the model, for exact counts; `None` for a user it was not trained with.
-    pub user: Option<u32>,
     /// The items; `None` for one that the model does not know.
     pub tasks: &'a [Option<TaskId>],
+    /// How often the user saw each: the exact counter beside the model.
+    pub times_seen: &'a [u32],
     /// What the caller thinks of each.
     pub relevance: &'a [f32],
     /// See [`list_key`].
@@ -288,6 +288,10 @@ impl<'a> Reranker<'a> {
             || self.model.ratio.workspace(),
             |workspace, request| {
                 let Request { tasks, relevance, .. } = request;
+                if request.times_seen.len() != tasks.len() {
+                    let (expected, found) = (tasks.len(), request.times_seen.len());
+                    return Err(Error::Shape { what: "counts of a list", expected, found });
+                }
                 if relevance.len() != tasks.len() {
                     let (expected, found) = (tasks.len(), relevance.len());
                     return Err(Error::Shape { what: "relevances of a list", expected, found });
@@ -321,13 +325,12 @@ impl<'a> Reranker<'a> {
             .half
             .map(|half| self.model.ratio.familiarity_of(workspace, &self.users, half, &self.tasks, &known));
         let mut scores = scores.into_iter().flatten();
-        let seen = |task: TaskId, user: u32| self.model.exposures.audience(task).times_seen(user);
-        let candidate = |(task, relevance): (&Option<TaskId>, &f32)| Candidate {
+        let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f32), &u32)| Candidate {
             relevance: *relevance,
             familiarity: task.filter(scored).and_then(|_| scores.next()),
-            times_seen: task.zip(request.user).map_or(0, |(task, user)| seen(task, user)),
+            times_seen: *times_seen,
         };
-        request.tasks.iter().zip(request.relevance).map(candidate).collect()
+        request.tasks.iter().zip(request.relevance).zip(request.times_seen).map(candidate).collect()
     }
 
     fn direction(&self, task: Option<TaskId>) -> &[f32] {

@@ -13,9 +13,9 @@
 //!
 //! where `b` adds up what *this user* was shown, each item weighted by how close it lies to this one and by how long
 //! ago it was (users recover), the items above it in the same list included, and `n` adds up the same without
-//! forgetting. Familiarity, in contrast, is a ratio of densities over *all* users, learned from features and showings;
-//! it knows neither tastes, places, recency nor satisfaction. [`Temper::worlds`] has one world in which it should help,
-//! one in which a counter is enough, and one in which there is nothing to gain.
+//! forgetting. In one world what the nearest users in taste were shown adds to both. Familiarity, in contrast, is a ratio of densities over *all* users, learned from features and showings;
+//! it knows neither tastes, places, recency nor satisfaction. [`Temper::worlds`] has two worlds in which it might
+//! help, one in which a counter is enough, and one in which there is nothing to gain.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,39 +43,42 @@ pub struct Temper {
     pub curiosity: f32,
     /// How far the weariness of one item spreads to its neighbours; 0 keeps it with the item.
     pub spread: f32,
+    /// How much what all of the nearest users were shown tires, beside what the user was shown: they talk, and the same
+    /// is on other channels.
+    pub hearsay: f32,
 }
 
 impl Temper {
     /// The worlds that policies are compared in.
     pub fn worlds() -> Vec<Temper> {
-        let world = |name: &str, about: &str, fatigue, curiosity, spread| Temper {
+        let world = |name: &str, about: &str, [fatigue, curiosity, spread, hearsay]: [f32; 4]| Temper {
             name: name.into(),
             about: about.into(),
             fatigue,
             curiosity,
             spread,
+            hearsay,
         };
         vec![
             world(
                 "tiring",
                 "Users tire of an item and of everything like it, recover slowly, and enjoy what is unlike all they were shown.",
-                0.9,
-                0.3,
-                1.0,
+                [0.9, 0.3, 1.0, 0.0],
+            ),
+            world(
+                "word of mouth",
+                "Users tire of an item as much by what people of their taste were shown as by what they were shown themselves; no log of their own says so.",
+                [0.9, 0.3, 0.0, 1.0],
             ),
             world(
                 "tired of repeats only",
                 "Users tire of the very item they saw, not of others like it: the exact counter knows all there is to know.",
-                0.9,
-                0.0,
-                0.0,
+                [0.9, 0.0, 0.0, 0.0],
             ),
             world(
                 "tireless",
                 "Users never tire and are not curious: the most relevant list is the best one, every day. Anything else can only cost.",
-                0.0,
-                0.0,
-                0.0,
+                [0.0; 4],
             ),
         ]
     }
@@ -208,6 +211,18 @@ impl SimulationConfig {
             ("memory", self.memory, 1),
             ("retrain", self.retrain, 1),
         ];
+        // A mood for every user and item, and a distance between every two items.
+        let most = 1 << 27;
+        let sizes = [
+            ("users", self.users.saturating_mul(self.items)),
+            ("items", self.items.saturating_mul(self.items)),
+        ];
+        for (field, pairs) in sizes {
+            if pairs > most {
+                let why = format!("{} users and {} items are too many to simulate", self.users, self.items);
+                return Err(Error::config(field, why));
+            }
+        }
         for (field, found, least) in at_least {
             if found < least {
                 return Err(Error::config(field, format!("must be at least {least}, found {found}")));
@@ -259,6 +274,7 @@ impl SimulationConfig {
                     seen_by.push(had_seen[item]);
                 }
             }
+            mood.hear(&lists);
             for (user, list) in lists.iter().enumerate() {
                 list.iter().for_each(|item| times_shown[user * items + *item as usize] += 1);
             }
@@ -322,10 +338,18 @@ impl SimulationConfig {
                 offers.iter().map(|o| o.iter().map(|(item, _)| Some(TaskId(*item))).collect()).collect();
             let relevance: Vec<Vec<f32>> =
                 offers.iter().map(|o| o.iter().map(|(_, r)| *r).collect()).collect();
+            let seen: Vec<Vec<u32>> = (0u32..)
+                .zip(offers)
+                .map(|(user, offer)| {
+                    let times =
+                        |(item, _): &(u32, f32)| model.exposures.audience(TaskId(*item)).times_seen(user);
+                    offer.iter().map(times).collect()
+                })
+                .collect();
             let request = |user: u32| Request {
                 half: Some(user),
-                user: Some(user),
                 tasks: &tasks[user as usize],
+                times_seen: &seen[user as usize],
                 relevance: &relevance[user as usize],
                 key: [u64::from(user), 0],
             };
@@ -396,7 +420,13 @@ struct Mood {
     like: Vec<f32>,
     tired: Vec<f32>,
     known: Vec<f32>,
+    hearsay: f32,
+    /// The users nearest to each in taste.
+    nearest: Vec<Vec<u32>>,
 }
+
+/// Users that somebody hears from.
+const HEARD: usize = 20;
 
 impl Mood {
     fn new(world: &World, temper: &Temper) -> Self {
@@ -410,7 +440,18 @@ impl Mood {
                 (-apart(world.place(a), world.place(b)) / (2.0 * temper.spread * temper.spread)).exp()
             }
         };
+        let nearest = |user: u32| {
+            let mut others: Vec<u32> = (0..users).filter(|other| *other != user).collect();
+            others.sort_by(|a, b| {
+                let far = |other: &u32| apart(world.taste(user), world.taste(*other));
+                far(a).total_cmp(&far(b))
+            });
+            others.truncate(HEARD);
+            others
+        };
         Self {
+            hearsay: temper.hearsay,
+            nearest: if temper.hearsay > 0.0 { (0..users).map(nearest).collect() } else { Vec::new() },
             items: items as usize,
             fatigue: temper.fatigue,
             curiosity: temper.curiosity,
@@ -423,6 +464,18 @@ impl Mood {
 
     fn recover(&mut self) {
         self.tired.iter_mut().for_each(|t| *t *= RECOVERY);
+    }
+
+    /// What the nearest users were shown is heard of.
+    fn hear(&mut self, lists: &[Vec<u32>]) {
+        let each = STRENGTH * self.hearsay / HEARD as f32;
+        for (user, others) in self.nearest.iter().enumerate() {
+            for item in others.iter().flat_map(|other| &lists[*other as usize]) {
+                let at = user * self.items + *item as usize;
+                self.tired[at] += each;
+                self.known[at] += each;
+            }
+        }
     }
 
     /// The satisfaction of being shown an item now; it leaves its trace.
@@ -467,7 +520,7 @@ mod tests {
 
     #[test]
     fn relevance_repeats_itself_and_lots_do_not() {
-        let [tiring, _, tireless] = &Temper::worlds()[..] else { unreachable!() };
+        let [tiring, _, _, tireless] = &Temper::worlds()[..] else { unreachable!() };
         let play = |temper, policy| small().play(temper, policy).unwrap();
         let relevance = play(tiring, Policy::Relevance);
         assert_eq!(relevance.len(), 6);
@@ -511,6 +564,20 @@ mod tests {
         let later = mood.show(3, 1);
         assert!(again < later && later < fresh, "{fresh} {again} {later}");
         assert!(mood.show(4, 1) > 0.0);
+    }
+
+    #[test]
+    fn what_is_heard_tires_too_and_only_where_people_talk() {
+        let config = WorldConfig { users: 30, items: 5, exposures: 5, ..WorldConfig::default() };
+        let world = config.make().unwrap();
+        let everybody_saw: Vec<Vec<u32>> = vec![vec![2]; 30];
+        for temper in Temper::worlds() {
+            let (mut told, mut alone) = (Mood::new(&world, &temper), Mood::new(&world, &temper));
+            told.hear(&everybody_saw);
+            assert_eq!(told.show(4, 1), alone.show(4, 1), "of other items nothing is heard");
+            let (told, alone) = (told.show(4, 2), alone.show(4, 2));
+            assert_eq!(told < alone, temper.name == "word of mouth", "{} {told} {alone}", temper.name);
+        }
     }
 
     #[test]

@@ -2,13 +2,21 @@
 
 mod worlds;
 
-use cadet::IdRef;
-use cadet::TaskId;
 use cadet::rerank::{By, Method, Request, RerankConfig, Reranker, list_key};
+use cadet::{Exposures, IdRef, TaskId};
 
-fn request<'a>(user: u32, tasks: &'a [Option<TaskId>], relevance: &'a [f32]) -> Request<'a> {
+fn request<'a>(
+    user: u32,
+    tasks: &'a [Option<TaskId>],
+    relevance: &'a [f32],
+    times_seen: &'a [u32],
+) -> Request<'a> {
     let key = list_key(IdRef::Int(i64::from(user)), None);
-    Request { half: Some(user), user: Some(user), tasks, relevance, key }
+    Request { half: Some(user), tasks, times_seen, relevance, key }
+}
+
+fn seen(exposures: &Exposures, user: u32, tasks: &[Option<TaskId>]) -> Vec<u32> {
+    tasks.iter().map(|task| task.map_or(0, |task| exposures.audience(task).times_seen(user))).collect()
 }
 
 #[test]
@@ -22,8 +30,9 @@ fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
     // A relevance that likes what is familiar, as those of recommenders do.
     let relevance: Vec<Vec<f32>> =
         users.iter().map(|u| expected.iter().map(|row| row[*u as usize]).collect()).collect();
+    let counts: Vec<Vec<u32>> = users.iter().map(|u| seen(&model.exposures, *u, &tasks)).collect();
     let requests: Vec<Request<'_>> =
-        users.iter().map(|u| request(*u, &tasks, &relevance[*u as usize])).collect();
+        users.iter().map(|u| request(*u, &tasks, &relevance[*u as usize], &counts[*u as usize])).collect();
     let halves = || model.ratio.halves(&model.features).unwrap();
     let mut before = f64::INFINITY;
     for lambda in [0.0, 0.4, 0.6, 1.0] {
@@ -52,17 +61,18 @@ fn the_cap_and_strangers_on_a_real_model() {
     let halves = || model.ratio.halves(&model.features).unwrap();
     let tasks = [Some(TaskId(0)), None, Some(TaskId(2)), None];
     let relevance = [1.0, 2.0, 3.0, 4.0];
-    let seen = world.exposures.audience(TaskId(0)).instances[0];
+    let who = world.exposures.audience(TaskId(0)).instances[0];
+    let counts = seen(&model.exposures, who, &tasks);
     for method in [Method::Fresh, Method::Mmr] {
         let config = RerankConfig { method, max_seen: Some(1), ..RerankConfig::default() };
         let reranker = Reranker::new(&model, halves(), config).unwrap();
-        let lists = reranker.rerank(&[request(seen, &tasks, &relevance)]).unwrap();
+        let lists = reranker.rerank(&[request(who, &tasks, &relevance, &counts)]).unwrap();
         let last = lists[0].places.last().unwrap();
         let capped = lists[0].candidates.iter().filter(|c| c.times_seen > 0).count();
         assert!(capped >= 1 && last.by == By::Cap, "{lists:?}");
         assert_eq!(lists[0].candidates[1].familiarity, None);
         // Nothing is known of this user: relevance decides.
-        let nobody = Request { half: None, user: None, ..request(0, &tasks, &relevance) };
+        let nobody = Request { half: None, ..request(0, &tasks, &relevance, &[0; 4]) };
         let config = RerankConfig { lambda: 0.9, ..RerankConfig::default() };
         let lists = Reranker::new(&model, halves(), config).unwrap().rerank(&[nobody]).unwrap();
         assert_eq!(lists[0].places.iter().map(|p| p.index).collect::<Vec<_>>(), [3, 2, 1, 0]);

@@ -74,7 +74,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             count(added.unknown_user_events),
             count(added.unknown_users),
             if args.users.is_none() && model.factors.is_none() {
-                ": --users gives their features"
+                ": add these files to the model as it was, with --users for their features"
             } else {
                 ""
             }

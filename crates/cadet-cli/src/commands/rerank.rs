@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::people::People;
 use super::score::{NO_EXPOSURE, OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM};
-use crate::args::{Global, Method, Rerank, Scale, UserFlags};
+use crate::args::{Global, Method, Rerank, Scale};
 use crate::output;
 
 /// Lists reranked and written together.
@@ -35,8 +35,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     bar.finish_and_clear();
     output::warn_skipped(&lists.skipped);
     let model = store::load(&args.model)?;
-    let flags = UserFlags { users: args.users.clone(), exposures: Vec::new() };
-    let people = People::read(&model, &flags, &args.log)?;
+    let people = People::read(&model, &args.users, &args.log)?;
     let halves = model.ratio.halves(&people.features()?)?;
     let reranker = Reranker::new(&model, halves, config.clone())?;
     let job = Job::new(&model, &people, &lists);
@@ -143,7 +142,7 @@ struct Job<'a> {
     lists: &'a Lists,
     /// Where each user's half is: features given now win over those of the model.
     halves: Vec<Option<u32>>,
-    users: Vec<Option<u32>>,
+    people: &'a People<'a>,
     tasks: Vec<Option<TaskId>>,
     model: &'a Model,
 }
@@ -151,34 +150,38 @@ struct Job<'a> {
 /// What one list asks for.
 struct Rows {
     half: Option<u32>,
-    user: Option<u32>,
     tasks: Vec<Option<TaskId>>,
+    times_seen: Vec<u32>,
     relevance: Vec<f32>,
     key: [u64; 2],
 }
 
 impl Rows {
     fn request(&self) -> Request<'_> {
-        let Rows { half, user, tasks, relevance, key } = self;
-        Request { half: *half, user: *user, tasks, relevance, key: *key }
+        let Rows { half, tasks, times_seen, relevance, key } = self;
+        Request { half: *half, tasks, times_seen, relevance, key: *key }
     }
 }
 
 impl<'a> Job<'a> {
-    fn new(model: &'a Model, people: &People<'_>, lists: &'a Lists) -> Self {
+    fn new(model: &'a Model, people: &'a People<'a>, lists: &'a Lists) -> Self {
         let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
-        let users: Vec<Option<u32>> = names(&lists.users).map(|name| model.users.get(name)).collect();
         let halves = names(&lists.users).map(|name| people.place(name)).collect();
         let tasks = names(&lists.items).map(|name| model.items.get(name).map(TaskId)).collect();
-        Self { lists, halves, users, tasks, model }
+        Self { lists, halves, people, tasks, model }
     }
 
     fn rows(&self, number: usize) -> Rows {
         let list = self.lists.list(number);
+        let half = self.halves[list.user as usize];
+        let tasks: Vec<Option<TaskId>> =
+            list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect();
+        let seen =
+            |task: &Option<TaskId>| task.zip(half).map_or(0, |(task, place)| self.people.seen(place, task).0);
         Rows {
-            half: self.halves[list.user as usize],
-            user: self.users[list.user as usize],
-            tasks: list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect(),
+            half,
+            times_seen: tasks.iter().map(seen).collect(),
+            tasks,
             relevance: list.rows.iter().map(|(_, relevance)| *relevance).collect(),
             key: rerank::list_key(list.user_id, list.list_id),
         }
