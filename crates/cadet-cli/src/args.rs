@@ -469,7 +469,7 @@ pub(crate) struct Explain {
 pub(crate) enum Items {
     /// Place new items by who saw them: forward passes of the pre-embedding model, no training
     #[command(
-        after_help = "Examples:\n  cadet items add model today.parquet --out model2\n  cadet items add model2 tomorrow.parquet --out model2 --fine-tune 5\n\nAdding in shards, in any order, gives what adding all at once gives. Trained items keep their embeddings."
+        after_help = "Examples:\n  cadet items add model today.parquet --out model2\n  cadet items add model2 tomorrow.parquet --out model2 --fine-tune 5\n  cadet items add model --items catalogue.csv --out model2\n\nAdding in shards, in any order, gives what adding all at once gives. Trained items keep their embeddings."
     )]
     Add(ItemsAdd),
 }
@@ -480,18 +480,19 @@ pub(crate) struct ItemsAdd {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// Exposures of new items, or of any: files, folders, or - for stdin
-    #[arg(required = true, value_name = "EXPOSURES")]
+    #[arg(required_unless_present = "items", value_name = "EXPOSURES")]
     pub(crate) data: Vec<PathBuf>,
     /// Folder to write the model to; it may be the same
     #[arg(long, value_name = "MODEL2")]
     pub(crate) out: PathBuf,
-    /// Also add the items of this file, exposed or not
+    /// Also add the items of this file, exposed or not; without exposures, these alone
     #[arg(long, value_name = "FILE")]
     pub(crate) items: Option<PathBuf>,
-    /// Features of users the model does not know, so that their exposures count
+    /// Features of users the model does not know: they join it, and their exposures count
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
-    /// Refine the new embeddings by so many passes over their exposures; the net stays as it is
+    /// Refine the embeddings of all items added so far by up to so many passes over their exposures; the net stays as it
+    /// is, the best pass on validation users is kept, and passes end early where --patience of the training says so
     #[arg(long, value_name = "N")]
     pub(crate) fine_tune: Option<usize>,
     #[command(flatten)]

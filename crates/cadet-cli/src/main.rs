@@ -14,7 +14,10 @@ use clap::Parser;
 use args::{Args, Command, Items};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return output::report_usage(&error),
+    };
     let run = || match &args.command {
         Command::Demo(demo) => commands::demo::run(demo, &args.global),
         Command::Train(train) => commands::train::run(train, &args.global),

@@ -65,6 +65,23 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if bad_input { 2 } else { 1 })
 }
 
+/// What was typed cannot be understood: one line as for every other error. Help and version are no errors.
+pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nothing can be done where not even the help can be written.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    let text = error.to_string();
+    let said = text.split("\n\nUsage:").next().unwrap_or(&text);
+    let said = said.split("\n\nFor more information").next().unwrap_or(said);
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    let _ = writeln!(std::io::stderr(), "cadet: {line} (--help says what there is)");
+    ExitCode::from(2)
+}
+
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -116,6 +133,12 @@ pub(crate) fn count(n: impl TryInto<u64>) -> String {
         out.push(digit);
     }
     out
+}
+
+/// (2, "item") → "2 items".
+pub(crate) fn many(n: impl TryInto<u64>, what: &str) -> String {
+    let n = n.try_into().unwrap_or(0);
+    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// 0.05 → "5".

@@ -48,6 +48,13 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
         return Err(Error::data(path, cadet::At::File, what).into());
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let what = format!(
+            "cannot be written, there is no folder {}: make it, or choose another --report",
+            folder.display()
+        );
+        return Err(Error::data(path, cadet::At::File, what).into());
+    }
     // The error's own text names a temporary file that nobody asked for.
     tempfile::tempfile_in(folder).map_err(|e| Error::io(path, e.kind().into()))?;
     Ok(())

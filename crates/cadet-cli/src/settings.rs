@@ -44,7 +44,7 @@ pub(crate) struct SettingFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     min_exposures: Option<usize>,
     /// Halve an exposure's weight for every so many days that it is older than the latest [default: age is ignored]
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) half_life: Option<f64>,
     /// Base distribution p: exposures or uniform (over users) [default: exposures]

@@ -106,7 +106,7 @@ fn what_cannot_be_placed_is_said() {
     let found: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&found["new_items"], &found["no_exposure"]), (&3.into(), &2.into()));
     assert_eq!((&found["unknown_users"], &found["unknown_user_events"]), (&1.into(), &2.into()));
-    assert!(ran.err.contains("2 exposures of 1 users"), "{}", ran.err);
+    assert!(ran.err.contains("2 exposures of 1 user "), "{}", ran.err);
     place.write("pairs.csv", "user_id,item_id\n4,i40\n4,i30\n4,i31\nstranger,i31\n4,i77\n");
     place.ok("score m2 pairs.csv -o s.csv");
     let text = fs::read_to_string(place.path("s.csv")).unwrap();
@@ -117,8 +117,14 @@ fn what_cannot_be_placed_is_said() {
     );
     assert!(lines[2].ends_with(",1,,ok") && lines[3].ends_with("unknown_user"), "{text}");
     assert!(lines[4].ends_with("unknown_item"), "{text}");
-    place.refused("similar m2 --item i40", &["i40", "no embedding"]);
-    place.refused("explain m2 --user 4 --item i40", &["i40", "no embedding"]);
+    for command in ["similar m2", "explain m2 --user 4", "fresh m2"] {
+        place.refused(&format!("{command} --item i40"), &["i40", "no exposure yet"]);
+    }
+    place.write("lists.csv", "user_id,item_id,relevance\n4,i40,1\n4,i31,2\n");
+    place.ok("rerank m2 lists.csv -o r.csv");
+    let text = fs::read_to_string(place.path("r.csv")).unwrap();
+    let row: Vec<&str> = text.lines().find(|l| l.contains("i40")).unwrap().split(',').collect();
+    assert_eq!((row[5], row[8]), ("0.0", "no_exposure"), "{text}");
     // Pairs that were there before count again, and a warning says so.
     place.write("again.csv", "user_id,item_id\n4,i31\n");
     let ran = place.run("items add m2 again.csv --out m3");
@@ -128,7 +134,77 @@ fn what_cannot_be_placed_is_said() {
     place.refused("items add random late.csv --out m4", &["pre-embedding", "--init learned"]);
     place.refused("items add model missing.csv --out m4", &["missing.csv"]);
     place.refused("items add model late.csv --out users.csv", &["users.csv", "not a model folder"]);
+    place.refused("items add model late.csv --out model/inside", &["inside", "lies inside the model"]);
+    place.refused("items add model --out m4", &["EXPOSURES"]);
     assert!(!place.path("m4").exists());
+}
+
+#[test]
+fn a_catalogue_comes_without_exposures() {
+    let place = timed();
+    place.write("catalogue.csv", "item_id\ni40\ni2\n");
+    let found = json(&place, "items add model --items catalogue.csv --out m2");
+    assert_eq!(
+        (&found["new_items"], &found["no_exposure"], &found["events"]),
+        (&1.into(), &1.into(), &0.into())
+    );
+    place.write("seen.csv", "user_id,item_id\n4,i40\n");
+    assert_eq!(json(&place, "items add m2 seen.csv --out m3")["embedded"], 1);
+    // What was added before can be refined later.
+    place.ok("items add model late.csv --out m4");
+    assert_eq!(json(&place, "items add m4 --items catalogue.csv --fine-tune 2 --out m5")["fine_tuned"], 2);
+}
+
+#[test]
+fn users_that_come_with_features_stay_and_what_they_saw_counts() {
+    let place = timed();
+    place.write("day.csv", "user_id,item_id,event_id\nnew,i18,9001\nnew,i18,9002\n4,i18,9003\n");
+    place.write("new.csv", "user_id,lean,noise\nnew,-1,0.5\nidle,1,0.5\n");
+    let first = json(&place, "items add model day.csv --out m1");
+    assert_eq!((&first["events"], &first["unknown_user_events"]), (&1.into(), &2.into()));
+    // Features came late: the same file again, and only what was left out is new.
+    let second = json(&place, "items add m1 day.csv --users new.csv --out m2");
+    assert_eq!((&second["events"], &second["repeated_events"]), (&2.into(), &1.into()));
+    assert_eq!((&second["new_users"], &second["unknown_users"]), (&1.into(), &0.into()));
+    // Known from now on, by all commands.
+    place.write("pairs.csv", "user_id,item_id\nnew,i18\nidle,i18\n");
+    place.ok("score m2 pairs.csv -o s.csv");
+    let text = fs::read_to_string(place.path("s.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    assert_eq!((rows[0][5], rows[0][7], rows[1][7]), ("2", "ok", "unknown_user"), "{text}");
+    let seen = json(&place, "audience m2 --item i18 -n 500 --exclude-seen");
+    assert!(seen["users"].as_array().unwrap().iter().all(|u| u["user_id"] != "new" && u["user_id"] != 4));
+    // At once or one after the other, the item stands at the same place.
+    place.ok("items add model day.csv --users new.csv --out whole");
+    place.write("pair.csv", "user_id,item_id\n7,i18\n");
+    let score = |model: &str| {
+        place.ok(&format!("score {model} pair.csv -o p.csv"));
+        let text = fs::read_to_string(place.path("p.csv")).unwrap();
+        text.lines().nth(1).unwrap().split(',').nth(2).unwrap().parse::<f64>().unwrap()
+    };
+    assert!((score("m2") - score("whole")).abs() < 1e-6);
+}
+
+#[test]
+fn what_may_count_twice_is_said() {
+    let place = Place::new();
+    timed_log(&place);
+    let plain: String = fs::read_to_string(place.path("log.csv"))
+        .unwrap()
+        .lines()
+        .map(|l| l.rsplit_once(',').unwrap().0.to_owned() + "\n")
+        .collect();
+    place.write("plain.csv", plain);
+    place.ok(&format!("train plain.csv --users users.csv --out model {TRAIN}"));
+    // The training log had no ids, so ids that come now cannot tell what was there before.
+    let log = fs::read_to_string(place.path("log.csv")).unwrap();
+    place.write("again.csv", log.lines().take(20).map(|l| format!("{l}\n")).collect::<String>());
+    let ran = place.run("items add model again.csv --out m2");
+    assert!(ran.code == 0 && ran.err.contains("(user, item) pairs were in the model already"), "{}", ran.err);
+    // A file whose every id was there before.
+    place.write("renumbered.csv", "user_id,item_id,event_id\n7,i19,1\n9,i19,2\n");
+    let ran = place.run("items add m2 renumbered.csv --out m3");
+    assert!(ran.code == 0 && ran.err.contains("nothing of renumbered.csv was new"), "{}", ran.err);
 }
 
 #[test]
@@ -159,6 +235,11 @@ fn audiences_can_be_narrowed_and_written_for_all_items() {
     place.ok("audience model --all -n 2 -o all.parquet");
     place.refused("audience model --all", &["-o"]);
     place.refused("audience model --item i2 --filter users2.csv", &["users2.csv"]);
+    place.write("strangers.csv", "user_id\nnobody\n");
+    place.refused(
+        "audience model --item i2 --filter strangers.csv",
+        &["strangers.csv", "nobody to choose among"],
+    );
     place.write("none.csv", "name\n4\n");
     place.refused("audience model --item i2 --filter none.csv", &["none.csv", "user_id"]);
 }
@@ -173,6 +254,7 @@ fn a_user_is_tired_of_the_own_camp_and_fresh_to_the_other() {
     assert!(list("fresh").iter().all(|r| r["times_seen"] == 0 && camp(r) == 1), "{found}");
     assert_eq!(camp(&list("tired")[0]), 0, "{found}");
     place.refused("user model --user nobody", &["nobody", "240", "--users"]);
+    assert!(!place.run("user model --user nobody").err.contains("--exposures"));
     place.ok("user model --user 4 -o u.csv");
     assert!(fs::read_to_string(place.path("u.csv")).unwrap().contains(",tired,"));
 }
@@ -194,6 +276,18 @@ fn users_that_came_later_are_folded_in_from_what_they_saw() {
     let score = |i: usize| rows[i][2].parse::<f64>().unwrap();
     assert!(score(0) > score(1), "{text}");
     assert_eq!((rows[2][5], rows[3][7]), ("2", "unknown_user"));
+    // Items that came after training have nothing to fold in with, and who saw nothing else stays unknown.
+    place.write("odd.csv", "user_id,item_id\nlate,i18\nlate,i18\nboth,i18\nboth,i0\n");
+    place.write("who.csv", "user_id,item_id\nlate,i8\nboth,i8\n");
+    let ran = place.run("score learned who.csv --exposures odd.csv -o w.csv");
+    assert!(
+        ran.err.contains("2 pairs of --exposures") && ran.err.contains("1 user of --exposures"),
+        "{}",
+        ran.err
+    );
+    let text = fs::read_to_string(place.path("w.csv")).unwrap();
+    let status: Vec<&str> = text.lines().skip(1).map(|l| l.rsplit_once(',').unwrap().1).collect();
+    assert_eq!(status, ["unknown_user", "ok"]);
     let found = json(&place, "audience learned --item i8 --mode common -n 500 --exposures seen.csv");
     assert_eq!(found["users"].as_array().unwrap().len(), 242);
     let why = json(&place, "explain learned --user odd --item i8 --exposures seen.csv");
@@ -244,7 +338,13 @@ fn times_are_kept_weighed_and_split_by() {
     let text = place.ok("eval aged log.csv --by-time=2026-03-20 -o items.csv");
     assert!(text.contains("before 2026-03-20T00:00:00Z"), "{text}");
     assert!(place.path("items.csv").exists());
-    place.refused("eval model log.csv --by-time=soon", &["--by-time", "soon"]);
+    for cut in ["soon", "1.5", "0", "-1"] {
+        place.refused(&format!("eval model log.csv --by-time={cut}"), &["--by-time", cut]);
+    }
+    place.refused("eval model log.csv --by-time 0.5", &["--by-time=0.5"]);
+    let ran = place.run(&format!("train log.csv --half-life 0.001 --users users.csv --out faded {TRAIN}"));
+    assert!(ran.err.contains("half-life of 0.001 days"), "{}", ran.err);
+    place.refused("train log.csv --half-life -1 --out m", &["half_life", "-1"]);
     place.refused("eval model log.csv --by-time=2031-01-01", &["log.csv", "2031"]);
     place.write("plain.csv", "user_id,item_id\n1,i1\n2,i2\n");
     place.refused("eval model plain.csv --by-time", &["plain.csv", "timestamp"]);
@@ -292,4 +392,51 @@ fn a_half_life_follows_tastes_that_turned() {
     // Measured: 0.0 and 4.4.
     let (all, late) = (lean(""), lean("--half-life 8"));
     assert!(all.abs() < 0.5 && late > 1.0, "{all} {late}");
+}
+
+#[test]
+fn added_items_are_measured_on_strangers_only() {
+    let place = timed();
+    place.ok("items add model late.csv --out m2");
+    let ran = place.run("eval m2 log.csv late.csv");
+    assert!(ran.code == 0 && ran.err.contains("to 2 items not trained on"), "{}", ran.err);
+    place.refused("eval m2 late.csv", &["can be measured"]);
+    // The same rows, of users by other names.
+    let rename = |name: &str| {
+        let text = fs::read_to_string(place.path(name)).unwrap();
+        let mut lines = text.lines();
+        let head = lines.next().unwrap().to_owned() + "\n";
+        head + &lines.map(|l| format!("x{l}\n")).collect::<String>()
+    };
+    place.write("others.csv", rename("late.csv"));
+    place.write("other_users.csv", rename("users.csv"));
+    let found = json(&place, "eval m2 others.csv --users other_users.csv");
+    assert_eq!(found["evaluation"]["exposure_auc"]["count"], 2, "{found}");
+    // The camps tell who saw them.
+    assert!(found["evaluation"]["exposure_auc"]["mean"].as_f64().unwrap() > 0.7, "{found}");
+}
+
+#[test]
+fn what_is_typed_wrong_is_told_in_one_line() {
+    let place = timed();
+    for (args, words) in [
+        ("score model", &["<PAIRS>"][..]),
+        ("rerank model", &["--out", "<LISTS>"]),
+        ("score model --frob", &["--frob"]),
+        ("frob", &["frob"]),
+        ("audience model --item i2 --mode odd", &["odd", "fresh", "common"]),
+    ] {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.err.trim_end().lines().count()), (2, 1), "{args}: {}", ran.err);
+        assert!(words.iter().all(|w| ran.err.contains(w)), "{args}: {}", ran.err);
+    }
+    assert!(place.ok("score --help").contains("Usage:"));
+    place.write("lists.csv", "user_id,item_id,relevance\n4,i1,1\n5,i1,2\n4,i1,3\n");
+    place.refused("rerank model lists.csv -o r.csv", &["lists.csv line 4", "stands twice"]);
+    place.write("lists.csv", "user_id,item_id,relevance\n4,i1,1e308\n");
+    place.refused("rerank model lists.csv -o r.csv", &["lists.csv line 2", "3.4e38"]);
+    place.refused(
+        "explain model --user 4 --item i2 --report no/such/r.html",
+        &["r.html", "no folder no/such"],
+    );
 }

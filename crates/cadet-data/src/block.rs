@@ -66,6 +66,18 @@ impl Block {
         self.event_ids.iter_mut().for_each(|e| keep(e, good));
     }
 
+    /// Leaves out the rows of users that were not known before, notes who they are, and says how many rows that was.
+    pub(crate) fn drop_new_users(&mut self, strangers: &mut Ids) -> Result<u64> {
+        if self.users.is_empty() {
+            return Ok(0);
+        }
+        number_all(strangers, &self.users)?;
+        self.users = Ids::new();
+        let known: Vec<bool> = self.events.iter().map(|event| *event as u32 & NEW == 0).collect();
+        self.keep(&known);
+        Ok((known.len() - self.events.len()) as u64)
+    }
+
     /// Adds one good row.
     #[inline]
     pub(crate) fn push(&mut self, known: Known<'_>, user: IdRef<'_>, item: IdRef<'_>) -> Result<()> {

@@ -48,6 +48,9 @@ pub struct ReadOptions {
     pub cut: Option<Cut>,
     /// Numbers of events that were read before, see [`Log::events`]: they are not read again.
     pub seen: Vec<u64>,
+    /// Leaves out the rows of users that have no number before reading starts, and their events: see
+    /// [`Log::strangers`].
+    pub known_users_only: bool,
 }
 
 /// Where the future begins.
@@ -77,6 +80,17 @@ pub struct SourceInfo {
     pub path: PathBuf,
     /// How many bytes it has.
     pub bytes: u64,
+    /// Whether it has rows, and every one was left out because its event was read before.
+    pub all_repeated: bool,
+}
+
+/// Users that nothing is known of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Strangers {
+    /// How many they are.
+    pub users: usize,
+    /// Their rows.
+    pub rows: u64,
 }
 
 /// Everything that was read.
@@ -96,12 +110,36 @@ pub struct Log {
     pub events: Vec<u64>,
     /// Rows left out because an event with the same id was read before.
     pub repeated: u64,
+    /// Rows whose events have no ids.
+    pub without_ids: u64,
+    /// What [`ReadOptions::known_users_only`] left out.
+    pub strangers: Strangers,
     /// How many rows the files have, bad ones included.
     pub rows: u64,
     /// The rows that were left out.
     pub skipped: Skipped,
     /// The files, in the order in which they were read.
     pub sources: Vec<SourceInfo>,
+}
+
+impl Log {
+    /// Nothing was read, and these ids are known.
+    pub fn empty(users: Ids, items: Ids) -> Result<Self> {
+        Ok(Log {
+            exposures: Events::new().build(items.len(), users.len())?,
+            users,
+            items,
+            future: None,
+            latest: 0,
+            events: Vec::new(),
+            repeated: 0,
+            without_ids: 0,
+            strangers: Strangers::default(),
+            rows: 0,
+            skipped: Skipped::default(),
+            sources: Vec::new(),
+        })
+    }
 }
 
 /// Reads exposures from files, folders, MovieLens folders or standard input (`-`).
@@ -121,7 +159,8 @@ pub fn read_exposures_into(
     let sizes: Vec<Option<u64>> = files.iter().map(|(path, _)| size(path)).collect();
     let total_bytes = sizes.iter().copied().sum();
     let mut events = Events::new();
-    let mut seen = Seen { old: options.seen.iter().copied().collect(), new: Vec::new(), repeated: 0 };
+    let mut seen = Seen { old: options.seen.iter().copied().collect(), ..Seen::default() };
+    let (mut strangers, mut of_strangers) = (Ids::new(), 0);
     let mut skipped = Skipped::default();
     let (mut rows, mut done) = (0, 0);
     let mut sources = Vec::with_capacity(files.len());
@@ -134,6 +173,7 @@ pub fn read_exposures_into(
         let mut stream = Stream::open(path, shape, &columns, true)?;
         let mut bad = BadRows::new(options.skip_bad);
         let mut waiting: Vec<Numbered> = Vec::new();
+        let (repeated_before, kept_before) = (seen.repeated, seen.new.len() as u64 + seen.without_ids);
         loop {
             let known = Known { users: &users, items: &items };
             let mut flush = || waiting.drain(..).try_for_each(|block| block.flush(&mut events));
@@ -145,6 +185,9 @@ pub fn read_exposures_into(
                 rows += block.rows;
                 bad.merge(std::mem::take(&mut block.bad));
                 bad.check(path)?;
+                if options.known_users_only {
+                    of_strangers += block.drop_new_users(&mut strangers)?;
+                }
                 seen.drop_repeated(&mut block);
                 waiting.push(block.number(&mut users, &mut items)?);
             }
@@ -153,9 +196,11 @@ pub fn read_exposures_into(
         bad.report(path, &mut skipped);
         let bytes = size.unwrap_or(stream.taken());
         done += bytes;
-        sources.push(SourceInfo { path: path.clone(), bytes });
+        let all_repeated =
+            seen.repeated > repeated_before && seen.new.len() as u64 + seen.without_ids == kept_before;
+        sources.push(SourceInfo { path: path.clone(), bytes, all_repeated });
     }
-    if events.is_empty() && seen.repeated == 0 {
+    if events.is_empty() && seen.repeated == 0 && of_strangers == 0 {
         return Err(no_rows(&files, &skipped));
     }
     let (tasks, instances) = (items.len(), users.len());
@@ -175,21 +220,40 @@ pub fn read_exposures_into(
     }
     let exposures = events.build(tasks, instances)?;
     seen.new.sort_unstable();
-    let (events, repeated) = (seen.new, seen.repeated);
-    Ok(Log { users, items, exposures, future, latest, events, repeated, rows, skipped, sources })
+    let Seen { new: events, repeated, without_ids, .. } = seen;
+    let strangers = Strangers { users: strangers.len(), rows: of_strangers };
+    Ok(Log {
+        users,
+        items,
+        exposures,
+        future,
+        latest,
+        events,
+        repeated,
+        without_ids,
+        strangers,
+        rows,
+        skipped,
+        sources,
+    })
 }
 
 /// Which events were read.
+#[derive(Default)]
 struct Seen {
     old: std::collections::HashSet<u64>,
     new: Vec<u64>,
     repeated: u64,
+    without_ids: u64,
 }
 
 impl Seen {
     /// Leaves out the rows of events that were read before.
     fn drop_repeated(&mut self, block: &mut Block) {
-        let Some(ids) = block.event_ids.take() else { return };
+        let Some(ids) = block.event_ids.take() else {
+            self.without_ids += block.events.len() as u64;
+            return;
+        };
         let fresh: Vec<bool> = ids.iter().map(|id| self.old.insert(*id)).collect();
         self.new.extend(ids.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(id, _)| *id));
         let repeated = fresh.iter().filter(|fresh| !**fresh).count() as u64;

@@ -33,7 +33,7 @@ mod write_parquet;
 
 pub use cifar::read_cifar10;
 pub use exposures::{
-    Columns, Cut, Log, Progress, ReadOptions, SourceInfo, read_exposures, read_exposures_into,
+    Columns, Cut, Log, Progress, ReadOptions, SourceInfo, Strangers, read_exposures, read_exposures_into,
 };
 pub use id_list::read_ids;
 pub use idx::read_mnist;

@@ -210,26 +210,60 @@ impl Found {
                 lists.rows.push((item, relevance));
                 continue;
             }
-            let (user, _) = lists.heads[list as usize];
-            let what = format!(
-                "item {} stands twice in a list of user {}: keep one, or tell lists apart with --list-col",
-                clip(&lists.items.name(item).to_string()),
-                clip(&lists.users.name(user).to_string())
-            );
-            let first = Error::data(path, At::File, what);
+            let reason = Reason::Duplicate.to_string();
+            lists.skipped.total += 1;
+            if let Some(known) = lists.skipped.reasons.iter_mut().find(|known| known.reason == reason) {
+                known.rows += 1;
+                continue;
+            }
+            let first = twice(path, options, lists, list, item)?;
             if !options.skip_bad {
                 return Err(first);
             }
-            let reason = Reason::Duplicate.to_string();
-            lists.skipped.total += 1;
-            match lists.skipped.reasons.iter_mut().find(|known| known.reason == reason) {
-                Some(known) => known.rows += 1,
-                None => lists.skipped.reasons.push(SkippedRows { reason, rows: 1, first: first.to_string() }),
-            }
+            lists.skipped.reasons.push(SkippedRows { reason, rows: 1, first: first.to_string() });
         }
         lists.ends.push(lists.rows.len());
         Ok(())
     }
+}
+
+/// Says where an item stands in a list for the second time. Places are not kept, so the files are gone through again.
+fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32) -> Result<Error> {
+    let (user, name) = lists.heads[list as usize];
+    let (user, item) = (lists.users.name(user).to_string(), lists.items.name(item).to_string());
+    let name = lists.names.as_ref().map(|names| names.name(name).to_string());
+    let what = format!(
+        "item {} stands twice in a list of user {}: keep one, or tell lists apart with --list-col",
+        clip(&item),
+        clip(&user)
+    );
+    // What came through a pipe is gone.
+    let files = if path.as_os_str() == "-" { Vec::new() } else { source::files(path)? };
+    let mut met = 0;
+    for file in files {
+        let mut place = None;
+        let mut each = |at: At, cells: &[Cell<'_>]| {
+            let mut digits = Default::default();
+            let row = match Row::of(cells, options, name.is_some(), &mut digits) {
+                Ok(row) => row,
+                Err(fault) => return Ok(Err(fault)),
+            };
+            let is_it = row.user.0.to_string() == user
+                && row.item.0.to_string() == item
+                && row.name.map(|n| n.0.to_string()) == name;
+            met += u32::from(is_it);
+            if is_it && met == 2 {
+                place = Some(at);
+            }
+            Ok(Ok(()))
+        };
+        let mut choose = |columns: &[String]| Ok(choose(&file, options, columns)?.0);
+        rows::read(&file, options.skip_bad, &mut choose, &mut each)?;
+        if let Some(at) = place {
+            return Ok(Error::data(&file, at, what));
+        }
+    }
+    Ok(Error::data(path, At::File, what))
 }
 
 /// One row, checked; an id comes with whether it is a string that is meant to stay one.
@@ -279,7 +313,12 @@ fn relevance(cell: Cell<'_>, column: &str) -> Result<f32, Fault> {
         Cell::List(_) | Cell::Nested => "nested".to_owned(),
     };
     cell.number(column).map_err(|_| {
-        let what = format!("{} is {}: expected a finite number, every row needs one", clip(column), found());
+        let found = found();
+        let expected = match found.trim().parse::<f64>() {
+            Ok(value) if value.is_finite() => "expected a number from -3.4e38 to 3.4e38",
+            _ => "expected a finite number, every row needs one",
+        };
+        let what = format!("{} is {found}: {expected}", clip(column));
         Fault::new(Reason::Number, what)
     })
 }

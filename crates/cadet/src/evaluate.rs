@@ -94,21 +94,22 @@ pub struct ItemAuc {
 
 /// Measures a model on held-out users, label-free.
 ///
-/// `base` is the base distribution that the model was trained against.
+/// `base` is the base distribution that the model was trained against, and `measured` says which items count.
 pub fn evaluate(
     ratio: &Ratio,
     held: &HeldOut<'_>,
-    trained: &[bool],
+    measured: &[bool],
     base: Base,
     limits: Limits,
     seed: u64,
 ) -> Result<Evaluation> {
     let mut tasks: Vec<TaskId> = exposed_tasks(held.targets)
         .into_iter()
-        .filter(|t| trained.get(t.0 as usize) == Some(&true))
+        .filter(|t| measured.get(t.0 as usize) == Some(&true))
         .collect();
     if tasks.is_empty() {
-        let why = "no held-out user was exposed to an item the model knows: raise `test`, or give other data";
+        let why =
+            "no held-out user was exposed to an item that can be measured: raise `test`, or give other data";
         return Err(Error::config("evaluation", why));
     }
     let mut rng = Rng::at(seed, Purpose::Evaluation, [0, 0]);

@@ -4,10 +4,11 @@
 //! pre-embedding model's responses to who saw it. Both add up, so exposures may come in any order and in any number of
 //! shards. The embedding follows from the two by the map that training used.
 //!
+//! Users that come with features join the model's: what they saw is counted, and their later exposures say as much as
+//! anybody's. What the population is like, which quantiles and p-values rest on, stays as training saw it.
+//!
 //! A trained item keeps its trained embedding, however many exposures come later: they count in what users have seen,
 //! and in nothing else until the model is trained again.
-
-use std::collections::BTreeSet;
 
 use crate::exposures::{Exposures, TaskId};
 use crate::ids::Ids;
@@ -22,16 +23,18 @@ use crate::{Error, Result};
 /// Exposures that come after training.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
-    /// The model's users, then those that it does not know.
+    /// The model's users, then others whose features are known.
     pub users: Ids,
     /// The model's items, then new ones; some may have no exposure yet.
     pub items: Ids,
     /// Who was shown what, numbered as above.
     pub exposures: Exposures,
-    /// Features, ready for the net, of users that the model does not know: a row for each of these.
-    pub features: Option<(Ids, Instances)>,
+    /// Features, ready for the net, of the users that the model does not know: a row for each.
+    pub features: Option<Instances>,
     /// Numbers of the events, where they have ids.
     pub events: Vec<u64>,
+    /// Events of users that nothing is known of; they are not among the exposures.
+    pub unknown_user_events: u64,
     /// Where it was read from.
     pub sources: Vec<String>,
 }
@@ -41,97 +44,82 @@ pub struct Arrivals {
 pub struct Added {
     /// Items that the model had not met.
     pub new_items: usize,
+    /// Users that the model had not met, and who saw something.
+    pub new_users: usize,
     /// Untrained items whose embedding was made anew, those new ones included.
     pub embedded: Vec<TaskId>,
-    /// Items that nobody is known to have seen.
+    /// New items that nobody is known to have seen.
     pub empty: Vec<TaskId>,
     /// Trained items that were seen again; their embeddings stay.
     pub trained_again: usize,
-    /// Events of users that the model knows, repeats counted.
+    /// Events, repeats counted.
     pub events: u64,
-    /// Users that the model does not know and who have no features.
-    pub unknown_users: usize,
-    /// Their events, which say nothing about an item.
-    pub unknown_user_events: u64,
     /// (user, item) pairs that the model had met before.
     pub known_pairs: usize,
 }
 
-/// Adds exposures to a model, new items first of all.
+/// Adds exposures to a model: new items first of all, and with them users whose features are known.
+///
+/// An item that was there, but had too few exposures to be trained on, gets an embedding too.
 pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
     let pre = model.pre.as_ref().ok_or_else(|| {
         let why = "this model has no pre-embedding model, which places new items: `cadet train … --init learned` makes one";
         Error::config("items add", why)
     })?;
-    let Arrivals { users, items, exposures, features, events, sources } = arrivals;
+    let Arrivals { users, items, exposures, features, events, unknown_user_events, sources } = arrivals;
     let (known_users, known_items) = (model.users.len(), model.items.len());
+    let given = features.as_ref().map_or(0, Instances::len);
     let sizes = [
         ("users of the arrivals", users.len(), exposures.instance_count()),
         ("items of the arrivals", items.len(), exposures.task_count()),
+        ("users with features", known_users + given, users.len()),
     ];
     if let Some((what, expected, found)) = sizes.into_iter().find(|(_, expected, found)| expected != found) {
         return Err(Error::Shape { what, expected, found });
     }
-    if users.len() < known_users || items.len() < known_items {
+    if items.len() < known_items {
         let (expected, found) = (known_items, items.len());
         return Err(Error::Shape { what: "items the model knows", expected, found });
     }
+    let exposures = match &features {
+        Some(features) => welcome(&mut model.users, &mut model.features, &users, features, &exposures)?,
+        None => exposures,
+    };
 
-    // What the pre-embedding model says to everybody who can answer.
     let width = pre.heads.width();
     let trunk = pre.heads.trunk(&model.features);
-    let of_others = features.as_ref().map(|(_, x)| pre.heads.trunk(x));
-    let response = |user: u32| -> Option<&[f32]> {
-        if (user as usize) < known_users {
-            return Some(&trunk[user as usize * width..][..width]);
-        }
-        let (ids, _) = features.as_ref()?;
-        let place = ids.get(users.name(user))? as usize;
-        Some(&of_others.as_ref()?[place * width..][..width])
-    };
-
-    let mut added = Added {
-        new_items: items.len() - known_items,
-        embedded: Vec::new(),
-        empty: Vec::new(),
-        trained_again: 0,
-        events: 0,
-        unknown_users: 0,
-        unknown_user_events: 0,
-        known_pairs: 0,
-    };
-    let mut unknown = BTreeSet::new();
     let sum_up = |state: &mut ItemState, seen: &Exposures, task: TaskId| {
         let audience = seen.audience(task);
         for (i, user) in audience.instances.iter().enumerate() {
-            let Some(row) = response(*user) else { continue };
             let weight = f64::from(audience.weight(i));
+            let row = &trunk[*user as usize * width..][..width];
             state.mass += weight;
             state.sums.iter_mut().zip(row).for_each(|(s, h)| *s += weight * f64::from(*h));
         }
     };
+    let mut added = Added {
+        new_items: items.len() - known_items,
+        new_users: model.users.len() - known_users,
+        embedded: Vec::new(),
+        empty: Vec::new(),
+        trained_again: 0,
+        events: exposures.event_count(),
+        known_pairs: 0,
+    };
     for (task, audience) in exposures.audiences() {
-        for (i, user) in audience.instances.iter().enumerate() {
-            let count = u64::from(audience.count(i));
-            if (*user as usize) < known_users {
-                added.events += count;
-                let before = ((task.0 as usize) < known_items).then(|| model.exposures.audience(task));
-                added.known_pairs += usize::from(before.is_some_and(|a| a.times_seen(*user) > 0));
-            } else if response(*user).is_none() {
-                unknown.insert(*user);
-                added.unknown_user_events += count;
-            }
-        }
         let is_new = task.0 as usize >= known_items;
-        if audience.instances.is_empty() && !is_new {
-            continue;
+        if !is_new {
+            let before = model.exposures.audience(task);
+            added.known_pairs += audience.instances.iter().filter(|u| before.times_seen(**u) > 0).count();
         }
+        let is_seen = !audience.instances.is_empty();
         if !is_new && model.trained[task.0 as usize] {
-            added.trained_again += 1;
+            added.trained_again += usize::from(is_seen);
             continue;
         }
-        let was_placed = model.states.contains_key(&task);
-        let mut state = model.states.remove(&task).unwrap_or_else(|| {
+        let placed = model.states.remove(&task);
+        let was_placed = placed.is_some();
+        let mut state = placed.unwrap_or_else(|| {
             // An item with too few exposures to be trained on starts from those.
             let mut state = ItemState { mass: 0.0, sums: vec![0.0; width] };
             if !is_new {
@@ -139,17 +127,14 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
             }
             state
         });
-        let before = state.mass;
         sum_up(&mut state, &exposures, task);
         match state.mass {
-            0.0 => added.empty.push(task),
-            // Seen by strangers only: nothing is known that was not known before.
-            mass if mass == before && was_placed => {}
-            _ => added.embedded.push(task),
+            0.0 if is_new => added.empty.push(task),
+            mass if mass > 0.0 && (is_seen || !was_placed) => added.embedded.push(task),
+            _ => {}
         }
         model.states.insert(task, state);
     }
-    added.unknown_users = unknown.len();
 
     let mut rows = model.ratio.embeddings()?.values().to_vec();
     let embedding = model.manifest.settings.embedding;
@@ -159,10 +144,8 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
         let row = pre.projection.embed(state.mass, &state.sums);
         rows[task.0 as usize * embedding..][..embedding].copy_from_slice(&row);
     }
-    let keep: Vec<bool> = (0..users.len()).map(|u| u < known_users).collect();
-    let kept = exposures.keep_instances(&keep);
     model.ratio = model.ratio.with_tasks(&TaskEmbeddings::new(embedding, rows)?)?;
-    model.exposures = model.exposures.merged(&kept)?;
+    model.exposures = model.exposures.merged(&exposures)?;
     model.items = items;
     model.trained.resize(model.items.len(), false);
     borrow_calibration(model, &added, known_items)?;
@@ -170,17 +153,42 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
     model.events.sort_unstable();
     model.events.dedup();
     let data = &mut model.manifest.data;
+    data.users = model.users.len();
     data.items = model.items.len();
     data.exposures = model.exposures.len();
     data.events = model.exposures.event_count();
     model.manifest.added.push(Addition {
         sources,
         new_items: added.new_items,
+        new_users: added.new_users,
         events: added.events,
-        unknown_user_events: added.unknown_user_events,
+        unknown_user_events,
         fine_tuned: 0,
     });
     Ok(added)
+}
+
+/// Makes users known who saw something and whose features are given, and numbers the exposures as the model does.
+fn welcome(
+    users: &mut Ids,
+    features: &mut Instances,
+    arriving: &Ids,
+    given: &Instances,
+    exposures: &Exposures,
+) -> Result<Exposures> {
+    let (known, width) = (users.len(), features.width());
+    if given.width() != width {
+        return Err(Error::Shape { what: "features per user", expected: width, found: given.width() });
+    }
+    let mut keep: Vec<bool> = (0..arriving.len()).map(|u| u < known).collect();
+    exposures.instances().iter().for_each(|u| keep[*u as usize] = true);
+    let mut rows = features.values().to_vec();
+    for u in (known..arriving.len()).filter(|u| keep[*u]) {
+        users.intern(arriving.name(u as u32))?;
+        rows.extend_from_slice(given.row((u - known) as u32));
+    }
+    *features = Instances::new(width, rows)?;
+    Ok(exposures.keep_instances(&keep))
 }
 
 /// p-values of an added item rest on the held-out users of the group of the trained item that is most like it.
@@ -206,8 +214,9 @@ const FINE_RATE: f32 = 0.02;
 /// Positives per step of [`fine_tune`]: new items have few.
 const FINE_BATCH: usize = 256;
 
-/// Refines the embeddings of some added items by so many passes over their exposures; the net and all other embeddings
-/// stay as they are. The best pass on validation users is kept; test users are left alone.
+/// Refines the embeddings of some added items by up to so many passes over their exposures; the net and all other
+/// embeddings stay as they are. The best pass on validation users is kept, and passes end early as training does
+/// (`patience`); test users are left alone.
 ///
 /// A refined embedding stays until its item is seen again: then it is made anew from all that was seen.
 pub fn fine_tune(

@@ -21,7 +21,7 @@ use crate::trainer::History;
 pub struct Model {
     /// Where it came from and how good it is.
     pub manifest: Manifest,
-    /// The users it was trained with.
+    /// The users it was trained with, then those who came later.
     pub users: Ids,
     /// The items it knows.
     pub items: Ids,
@@ -138,9 +138,12 @@ pub struct Addition {
     pub sources: Vec<String>,
     /// Items that the model did not know.
     pub new_items: usize,
-    /// Events of users that the model knows, repeats counted.
+    /// Users that it did not know, and whose features were given.
+    #[serde(default)]
+    pub new_users: usize,
+    /// Events, repeats counted.
     pub events: u64,
-    /// Events of users that it does not know.
+    /// Events that were left out, of users whose features nobody gave.
     pub unknown_user_events: u64,
     /// Passes that refined the new embeddings.
     pub fine_tuned: usize,

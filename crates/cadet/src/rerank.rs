@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exposures::TaskId;
 use crate::ids::IdRef;
-use crate::model::Model;
+use crate::model::{Model, Standing};
 use crate::rng::{Purpose, Rng};
 use crate::scorer::Halves;
 use crate::split::name_hash;
@@ -327,7 +327,12 @@ impl<'a> Reranker<'a> {
         let mut scores = scores.into_iter().flatten();
         let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f32), &u32)| Candidate {
             relevance: *relevance,
-            familiarity: task.filter(scored).and_then(|_| scores.next()),
+            familiarity: match task {
+                Some(task) if scored(task) => scores.next(),
+                // An audience that nobody is known to belong to is taken for the population.
+                Some(task) if self.model.standing(*task) == Standing::Empty => request.half.map(|_| 0.0),
+                _ => None,
+            },
             times_seen: *times_seen,
         };
         request.tasks.iter().zip(request.relevance).zip(request.times_seen).map(candidate).collect()

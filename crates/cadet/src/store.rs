@@ -77,6 +77,10 @@ fn check_place(folder: &Path) -> Result<()> {
     if folder.file_name().is_none() {
         return Err(Error::store(folder, "a model needs a folder of its own: name one"));
     }
+    if let Some(parent) = folder.parent().filter(|parent| is_model(parent)) {
+        let what = format!("lies inside the model {}: choose another --out", parent.display());
+        return Err(Error::store(folder, what));
+    }
     let refuse =
         |what: &str| Err(Error::store(folder, format!("is there already and {what}: choose another --out")));
     if !folder.exists() {
@@ -87,15 +91,20 @@ fn check_place(folder: &Path) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    let manifest = fs::read(folder.join(MANIFEST)).ok();
-    let manifest = manifest.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-    if manifest.is_none_or(|m| m["format"] != FORMAT) {
+    if !is_model(folder) {
         return refuse("is not a model folder");
     }
     match names.iter().find(|n| *n != SUMS && !FILES.iter().any(|f| *n == f)) {
         Some(stranger) => refuse(&format!("holds {stranger:?} beside a model")),
         None => Ok(()),
     }
+}
+
+/// Whether a folder has the manifest of a model.
+fn is_model(folder: &Path) -> bool {
+    let manifest = fs::read(folder.join(MANIFEST)).ok();
+    let manifest = manifest.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+    manifest.is_some_and(|m| m["format"] == FORMAT)
 }
 
 /// `MODEL` → `.MODEL.cadet-…`: a name in the same folder, and so on the same disk, that only cadet uses.

@@ -59,7 +59,15 @@ fn arrivals(model: &Model, events: &[(u32, u32)]) -> Arrivals {
         builder.push(item, user);
     }
     let exposures = builder.build(items.len(), users.len()).unwrap();
-    Arrivals { users, items, exposures, features: None, events: vec![], sources: vec!["a test".into()] }
+    Arrivals {
+        users,
+        items,
+        exposures,
+        features: None,
+        events: vec![],
+        unknown_user_events: 0,
+        sources: vec!["a test".into()],
+    }
 }
 
 /// Everything that is to be seen of the late items, repeats repeated.
@@ -254,7 +262,7 @@ fn an_item_is_placed_as_training_placed_the_old_ones() {
 }
 
 #[test]
-fn strangers_are_counted_and_trained_items_stay() {
+fn trained_items_stay_and_unseen_ones_stand_for_the_population() {
     let (model, _, events) = tiny();
     let mut grown = model.clone();
     let old = model.items.name(0);
@@ -262,29 +270,84 @@ fn strangers_are_counted_and_trained_items_stay() {
     let trained_user = model.exposures.audience(TaskId(0)).instances[0];
     let before = model.exposures.audience(TaskId(0)).times_seen(trained_user);
     let mut all = events.clone();
-    all.extend([(old as u32, trained_user), (3, 5_000), (3, 5_000), (77, 6_000)]);
-    let added = add_events(&mut grown, &all);
-    assert_eq!((added.unknown_users, added.unknown_user_events, added.trained_again), (2, 3, 1));
-    assert_eq!(added.known_pairs, 1);
+    all.push((old as u32, trained_user));
+    let mut arriving = arrivals(&grown, &all);
+    arriving.items.intern(IdRef::Int(77)).unwrap();
+    let empty = ExposuresBuilder::new().build(arriving.items.len(), arriving.users.len()).unwrap();
+    arriving.exposures = arriving.exposures.merged(&empty).unwrap();
+    let added = add(&mut grown, arriving).unwrap();
+    assert_eq!((added.known_pairs, added.trained_again, added.new_users), (1, 1, 0));
+    assert_eq!(added.events, all.len() as u64);
     assert_eq!(grown.exposures.audience(TaskId(0)).times_seen(trained_user), before + 1);
     let (was, is) = (model.ratio.embeddings().unwrap(), grown.ratio.embeddings().unwrap());
     assert_eq!(was.row(0), is.row(0), "a trained embedding stays");
-    // Item 77 was seen by strangers only.
+    // Nobody saw item 77.
     let empty = TaskId(grown.items.get(IdRef::Int(77)).unwrap());
     assert_eq!((grown.standing(empty), &added.empty[..]), (Standing::Empty, &[empty][..]));
     let scorer = Scorer::new(&grown).unwrap();
     let verdict = scorer.task(empty).unwrap().verdicts(&scorer.halves(&grown.features).unwrap())[7];
     assert_eq!((verdict.familiarity, verdict.quantile, verdict.p_value), (0.0, 0.5, 1.0));
-    // With features, a stranger's exposure counts.
+}
+
+#[test]
+fn users_that_come_with_features_join() {
+    let (model, world, _) = tiny();
+    // 6000 is user 3 by another name; 6001 sees nothing.
+    let features = || {
+        let rows = [model.features.row(3), model.features.row(9)].concat();
+        Some(Instances::new(model.features.width(), rows).unwrap())
+    };
+    let join = |model: &Model, events: &[(u32, u32)]| {
+        let mut arriving = arrivals(model, events);
+        arriving.users.intern(IdRef::Int(6_001)).unwrap();
+        let empty = ExposuresBuilder::new().build(arriving.items.len(), arriving.users.len()).unwrap();
+        arriving.exposures = arriving.exposures.merged(&empty).unwrap();
+        arriving
+    };
     let mut with = model.clone();
-    let mut known = arrivals(&with, &[(77, 6_000)]);
-    known.features =
-        Some((ids([6_000].into_iter()), Instances::new(6, model.features.row(3).to_vec()).unwrap()));
-    assert_eq!(add(&mut with, known).unwrap().unknown_users, 0);
+    let added =
+        add(&mut with, Arrivals { features: features(), ..join(&model, &[(77, 6_000), (77, 6_000)]) })
+            .unwrap();
+    assert_eq!((added.new_users, added.new_items, added.events), (1, 1, 2));
+    assert_eq!((with.users.len(), with.features.len()), (model.users.len() + 1, model.users.len() + 1));
+    let (user, item) = (with.users.get(IdRef::Int(6_000)).unwrap(), with.items.get(IdRef::Int(77)).unwrap());
+    assert_eq!(with.exposures.audience(TaskId(item)).times_seen(user), 2, "what they saw is counted");
+    assert_eq!(with.users.get(IdRef::Int(6_001)), None, "who saw nothing stays outside");
+    // The item stands where user 3 would have put it, and joins nothing to the population.
     let mut same = model.clone();
-    add_events(&mut same, &[(77, 3)]);
+    add_events(&mut same, &[(77, 3), (77, 3)]);
     let row = |m: &Model| m.ratio.embeddings().unwrap().row(m.items.get(IdRef::Int(77)).unwrap()).to_vec();
     assert_eq!(row(&with), row(&same));
+    assert_eq!(with.reference, model.reference);
+    // Known from now on, without features given again, and through the model folder.
+    let folder = tempfile::tempdir().unwrap();
+    store::save(&with, &folder.path().join("m")).unwrap();
+    let mut with = store::load(&folder.path().join("m")).unwrap();
+    add_events(&mut with, &[(78, 6_000)]);
+    let item = with.items.get(IdRef::Int(78)).unwrap();
+    assert_eq!(with.exposures.audience(TaskId(item)).times_seen(user), 1);
+    // Without features nobody may come.
+    let mut without = model.clone();
+    let error = add(&mut without, arrivals(&model, &[(77, 6_000)])).unwrap_err().to_string();
+    assert!(error.contains("users with features"), "{error}");
+    assert_eq!(world.features.len(), model.users.len());
+}
+
+#[test]
+fn an_item_too_small_to_train_on_is_placed_by_what_was_seen_of_it() {
+    let world = tiny_world(3);
+    let few = (0..30u32).map(|t| world.exposures.audience(TaskId(t)).instances.len()).min().unwrap();
+    let settings = Settings { min_exposures: few + 1, ..tiny_settings() };
+    let model = fit(log_of(&world), &settings).unwrap();
+    let small = (0..30).map(TaskId).find(|t| model.standing(*t) == Standing::Untrained).unwrap();
+    // Anything that is added will do, and a shard of its own exposures comes on top.
+    let mut grown = model.clone();
+    let added = add_events(&mut grown, &[(900, 5)]);
+    assert!(added.embedded.contains(&small));
+    assert_eq!(grown.standing(small), Standing::Added);
+    assert_eq!(grown.states[&small].mass, model.exposures.mass(small));
+    let more = add_events(&mut grown, &[(901, 5)]);
+    assert_eq!(more.embedded.len(), 1, "it is placed once");
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::Result;
 use cadet::model::{Model, Standing};
 use cadet::scorer::{Halves, Scorer, Verdict};
-use cadet::{Error, IdRef, TaskId, store};
+use cadet::{At, Error, IdRef, TaskId, store};
 use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values, read_ids};
 use rayon::prelude::*;
 use serde_json::json;
 
 use super::people::People;
-use super::{find_item, id_json};
+use super::{find_item, find_scored, id_json};
 use crate::args::{Audience, Global, Mode};
 use crate::output;
 
@@ -26,14 +26,10 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
     let Some(name) = &args.item else { return search.all(args.out.as_deref(), global) };
     let task = find_item(&model, name)?;
     match model.standing(task) {
-        Standing::Untrained => {
-            let hint = "it is in the log, but had too few exposures to be trained on (see --min-exposures); `cadet items add` gives it an audience";
-            return Err(Error::UnknownTask { id: name.clone(), hint: hint.into() }.into());
-        }
         Standing::Empty => {
             tracing::warn!("{name} has no exposure yet: nobody is more familiar with it than anybody else");
         }
-        Standing::Trained | Standing::Added => {}
+        _ => drop(find_scored(&model, name)?),
     }
     let found = search.top(task)?;
     if let Some(path) = &args.out {
@@ -84,6 +80,10 @@ fn chosen(args: &Audience, people: &People<'_>) -> Result<Vec<u32>> {
     output::warn_skipped(&skipped);
     let mut places: Vec<u32> = (0..ids.len() as u32).filter_map(|u| people.place(ids.name(u))).collect();
     let unknown = ids.len() - places.len();
+    if places.is_empty() {
+        let what = "none of its users is known to the model: there is nobody to choose among";
+        return Err(Error::data(path, At::File, what).into());
+    }
     if unknown > 0 {
         tracing::warn!(
             "{} of {} users in {} are unknown to the model",

@@ -22,6 +22,12 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     if args.labels.is_some() {
         return Err(Usage("--labels and --by-time do not go together: labels have no time".into()).into());
     }
+    if let Some(stray) =
+        args.data.iter().find(|path| !path.exists() && parse(&path.to_string_lossy()).is_ok())
+    {
+        let stray = stray.display();
+        return Err(Usage(format!("--by-time {stray}: write --by-time={stray}, with =")).into());
+    }
     let settings = &model.manifest.settings;
     let settings = Settings { seed: global.seed.unwrap_or(settings.seed), ..settings.clone() };
     let options = ReadOptions {
@@ -120,12 +126,14 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
 
 /// A share of the events, or a time.
 fn parse(cut: &str) -> Result<Cut> {
-    match cut.parse::<f64>() {
+    /// Numbers below this are shares gone wrong, not seconds since 1970.
+    const SECONDS: f64 = 1e6;
+    let cut_at = match cut.parse::<f64>() {
         Ok(share) if share > 0.0 && share < 1.0 => return Ok(Cut::Share(share)),
-        _ => {}
-    }
-    let time = time::parse(cut).map(Cut::At);
-    Ok(time.ok_or_else(|| {
+        Ok(number) if number < SECONDS => None,
+        _ => time::parse(cut).map(Cut::At),
+    };
+    Ok(cut_at.ok_or_else(|| {
         Usage(format!(
             "--by-time={cut}: expected the share of the events that is past, such as 0.8, or a date"
         ))

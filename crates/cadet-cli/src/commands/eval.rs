@@ -35,10 +35,11 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     output::warn_skipped(&log.skipped);
     let held = hold_out(&model, &log, args)?;
     let view = HeldOut { x: &held.x, users: &held.users, targets: &held.targets, shown: held.shown.as_ref() };
+    let measured = measured(&model, &held);
     let found =
-        evaluate(&model.ratio, &view, &model.trained, model.manifest.settings.base, Limits::default(), seed)?;
+        evaluate(&model.ratio, &view, &measured, model.manifest.settings.base, Limits::default(), seed)?;
     let labels = match &args.labels {
-        Some(path) => label_aucs(&model, &log, &held, path, &args.log.user_col)?,
+        Some(path) => label_aucs(&model, &log, &held, &measured, path, &args.log.user_col)?,
         None => Vec::new(),
     };
     if let Some(path) = &args.out {
@@ -62,14 +63,41 @@ struct Held {
     shown: Option<cadet::Exposures>,
 }
 
-/// Held out are the model's test users, and everybody it has never seen.
+/// Which items can be measured on these users: trained ones always, added ones where no held-out user is the model's own,
+/// since their embeddings rest on everybody who saw them.
+fn measured(model: &Model, held: &Held) -> Vec<bool> {
+    let known = model.users.len() as u32;
+    let mut measured = model.trained.clone();
+    if held.users.iter().all(|u| *u >= known) {
+        model.scored().iter().for_each(|t| measured[t.0 as usize] = true);
+    }
+    let left_out = held
+        .targets
+        .audiences()
+        .filter(|(t, a)| !a.instances.is_empty() && measured.get(t.0 as usize) == Some(&false));
+    let (items, pairs) =
+        left_out.fold((0, 0), |(items, pairs), (_, a)| (items + 1, pairs + a.instances.len()));
+    if items > 0 {
+        tracing::warn!(
+            "left out {} to {} not trained on: what is known of these rests on the held-out users too; train again, or measure on users the model has never seen",
+            output::many(pairs, "held-out exposure"),
+            output::many(items, "item")
+        );
+    }
+    measured
+}
+
+/// Held out are those of the data who are the model's test users, or whom it has never seen.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
     let extra = args.users.as_ref().map(|path| people::given(path, model, &args.log)).transpose()?;
     let rule = model.manifest.settings.split()?;
     let known = model.users.len() as u32;
     let is_held = |u: u32| u >= known || rule.part(log.users.name(u)) == Part::Test;
-    let mut users: Vec<u32> = (0..log.users.len() as u32).filter(|u| is_held(*u)).collect();
     let mut flags = vec![false; log.users.len()];
+    log.exposures.instances().iter().for_each(|u| flags[*u as usize] = true);
+    let mut users: Vec<u32> =
+        (0..log.users.len() as u32).filter(|u| flags[*u as usize] && is_held(*u)).collect();
+    flags.fill(false);
     let (x, shown) = match &model.factors {
         // Features come from half of a user's exposures, and the other half is measured on.
         Some(factors) => {
@@ -142,7 +170,14 @@ fn movielens_labels(folder: &Path) -> Result<Labels> {
 
 pub(crate) type LabelAuc = (String, LabelRule, Option<Summary>);
 
-fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str) -> Result<Vec<LabelAuc>> {
+fn label_aucs(
+    model: &Model,
+    log: &Log,
+    held: &Held,
+    measured: &[bool],
+    path: &Path,
+    user_col: &str,
+) -> Result<Vec<LabelAuc>> {
     let scores = model.ratio.scores(&held.x)?;
     let labels = match movielens::is_folder(path) {
         true => movielens_labels(path)?,
@@ -163,7 +198,7 @@ fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str
                 &log.exposures,
                 Label { category: &category, categories: column.categories.len(), ties: Ties::Common },
                 rule,
-                &model.trained,
+                measured,
             )?;
             found.push((column.name.clone(), rule, Summary::of(aucs.iter().map(|i| i.auc))));
         }

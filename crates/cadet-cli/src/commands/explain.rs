@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 use cadet::explain::{Explanation, Subject, TOLERANCE, explain, nearest};
-use cadet::model::{Model, Standing};
+use cadet::model::Model;
 use cadet::scorer::{Scorer, Verdict};
-use cadet::{Error, TaskId, store};
+use cadet::{TaskId, store};
 use cadet_data::time::iso;
 use serde_json::json;
 
 use super::people::People;
-use super::{find_item, id_json};
+use super::{find_scored, id_json};
 use crate::args::{Explain, Global};
 use crate::{output, report};
 
@@ -100,12 +100,7 @@ pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     let people = People::read(&model, &args.users, &args.log)?;
     let place = people.find(&args.user)?;
-    let task = find_item(&model, &args.item)?;
-    if !matches!(model.standing(task), Standing::Trained | Standing::Added) {
-        let hint =
-            "it has no embedding: there is nothing to explain but that the model has not learned it".into();
-        return Err(Error::UnknownTask { id: args.item.clone(), hint }.into());
-    }
+    let task = find_scored(&model, &args.item)?;
     let explained = of_pair(&model, &people, place, task, args.number)?;
     if let Some(path) = &args.report {
         report::write(path, &report::of_explanation(&explained, args.number))?;

@@ -3,15 +3,15 @@
 use anyhow::{Result, bail};
 use cadet::calibrate::Basis;
 use cadet::decide::{Rule, adjusted};
-use cadet::model::{Model, Standing};
+use cadet::model::Model;
 use cadet::scorer::{Halves, Scorer, Verdict};
-use cadet::{Error, IdRef, TaskId, store};
+use cadet::{IdRef, TaskId, store};
 use cadet_data::{Kind, TableWriter, Values};
 use rayon::prelude::*;
 use serde_json::json;
 
 use super::people::People;
-use super::{find_item, id_json};
+use super::{find_scored, id_json};
 use crate::args::{Fresh, Global};
 use crate::output;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
     let halves = scorer.halves(&people.features()?)?;
     let job = Job { model: &model, people, scorer, halves };
     let tasks = match &args.item {
-        Some(name) => vec![find_scored(&job, name)?],
+        Some(name) => vec![find_scored(&model, name)?],
         None => model.scored(),
     };
     let mut writer = args.out.as_deref().map(table).transpose()?;
@@ -88,18 +88,6 @@ struct Job<'a> {
     scorer: Scorer<'a>,
     /// Of everybody, place by place.
     halves: Halves,
-}
-
-fn find_scored(job: &Job<'_>, name: &str) -> Result<TaskId> {
-    let task = find_item(job.model, name)?;
-    let hint = match job.model.standing(task) {
-        Standing::Trained | Standing::Added => return Ok(task),
-        Standing::Empty => "nobody is known to have seen it, so its audience is taken for the population's",
-        Standing::Untrained => {
-            "it is in the log, but had too few exposures to be trained on (see --min-exposures)"
-        }
-    };
-    Err(Error::UnknownTask { id: name.into(), hint: hint.into() }.into())
 }
 
 /// The flagged users of one item, freshest first.

@@ -2,36 +2,21 @@
 
 use anyhow::Result;
 use cadet::items::{self, Arrivals};
-use cadet::store;
+use cadet::model::{Model, Standing};
 use cadet::trainer::{Signal, Watch};
-use cadet_data::{ReadOptions, read_exposures_into, read_ids};
+use cadet::{Ids, Instances, TaskId, store};
+use cadet_data::{Log, ReadOptions, read_exposures_into, read_ids};
 use serde_json::json;
 
 use super::{columns, people};
 use crate::args::{Global, ItemsAdd};
-use crate::output::{self, count};
+use crate::output::{self, count, many};
 
 pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     store::check_writable(&args.out)?;
     let mut model = store::load(&args.model)?;
-    let settings = &model.manifest.settings;
-    let options = ReadOptions {
-        columns: columns(&args.log, &args.events),
-        skip_bad: args.log.skip_bad,
-        half_life: settings.half_life,
-        now: settings.half_life.map(|_| model.manifest.data.latest),
-        seen: std::mem::take(&mut model.events),
-        ..ReadOptions::default()
-    };
-    let bar = output::bar("reading", None);
-    let (users, items) = (model.users.clone(), model.items.clone());
-    let mut log = read_exposures_into(users, items, &args.data, &options, &|p| {
-        bar.set_message(format!("{} rows", count(p.rows)));
-    })
-    .map_err(|e| args.log.hint(e))?;
-    bar.finish_and_clear();
-    output::warn_skipped(&log.skipped);
-    model.events = options.seen;
+    let (users, features) = everybody(args, &model)?;
+    let mut log = read(args, &mut model, users)?;
     if let Some(path) = &args.items {
         let (listed, skipped) = read_ids(path, &args.log.item_col, "--item-col", args.log.skip_bad)
             .map_err(|e| args.log.hint(e))?;
@@ -42,11 +27,9 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         let empty = cadet::ExposuresBuilder::new().build(log.items.len(), log.users.len())?;
         log.exposures = log.exposures.merged(&empty)?;
     }
-    let features = args.users.as_ref().map(|path| people::given(path, &model, &args.log)).transpose()?;
-    let (repeated, has_ids) = (log.repeated, !log.events.is_empty() || log.repeated > 0);
+    let Log { repeated, without_ids, strangers, .. } = log;
+    let earlier_without_ids = model.events.is_empty();
     let twice = log.exposures.event_count() - log.exposures.len() as u64;
-    let sources: Vec<String> = log.sources.iter().map(|s| s.path.display().to_string()).collect();
-    let shards = sources.len();
     let added = items::add(
         &mut model,
         Arrivals {
@@ -55,38 +38,48 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             exposures: log.exposures,
             features,
             events: log.events,
-            sources,
+            unknown_user_events: strangers.rows,
+            sources: log.sources.iter().map(|s| s.path.display().to_string()).collect(),
         },
     )?;
     if repeated > 0 {
-        tracing::warn!("left out {} rows whose event_id was there before", count(repeated));
+        tracing::warn!("left out {} whose event_id was there before", many(repeated, "row"));
     }
-    if !has_ids && (added.known_pairs > 0 || (shards > 1 && twice > 0)) {
+    for source in log.sources.iter().filter(|s| s.all_repeated) {
         tracing::warn!(
-            "{} (user, item) pairs were in the model already and {} stand in these files more than once, and all count: where shards may overlap, an event_id column keeps events from counting twice",
+            "nothing of {} was new: was it added before, or do its event ids start anew in every file?",
+            source.path.display()
+        );
+    }
+    let again = added.known_pairs > 0 && (without_ids > 0 || earlier_without_ids);
+    if again || (without_ids > 0 && log.sources.len() > 1 && twice > 0) {
+        tracing::warn!(
+            "{} (user, item) pairs were in the model already and {} stand in these files more than once, and all count: where shards may overlap, an event_id column in all of them, from training on, keeps events from counting twice",
             count(added.known_pairs),
             count(twice)
         );
     }
-    if added.unknown_user_events > 0 {
+    if strangers.rows > 0 {
         tracing::warn!(
-            "{} exposures of {} users that the model does not know say nothing about an item{}",
-            count(added.unknown_user_events),
-            count(added.unknown_users),
-            if args.users.is_none() && model.factors.is_none() {
-                ": add these files to the model as it was, with --users for their features"
-            } else {
-                ""
+            "left out {} of {} that the model does not know: {}",
+            many(strangers.rows, "exposure"),
+            many(strangers.users, "user"),
+            match (&model.factors, &args.users) {
+                (Some(_), _) => "it learns features from exposures, and only when it is trained",
+                (None, None) => "add these files again with --users for their features",
+                (None, Some(_)) =>
+                    "their features are not in --users; add these files again when they are known",
             }
         );
     }
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
-        tuned = items::fine_tune(&mut model, &added.embedded, epochs, &mut Stop)?;
+        let items = added_items(&model);
+        tuned = items::fine_tune(&mut model, &items, epochs, &mut Stop)?;
         if tuned.is_none() {
             tracing::warn!(
-                "no new item has an exposure to a user that may be trained on: nothing to fine-tune"
+                "no added item has an exposure to a user that may be trained on: nothing to fine-tune"
             );
         }
     }
@@ -95,38 +88,83 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         return output::print_json(&json!({
             "out": args.out,
             "new_items": added.new_items,
+            "new_users": added.new_users,
             "embedded": added.embedded.len(),
             "no_exposure": added.empty.len(),
             "trained_again": added.trained_again,
             "events": added.events,
             "repeated_events": repeated,
             "known_pairs": added.known_pairs,
-            "unknown_users": added.unknown_users,
-            "unknown_user_events": added.unknown_user_events,
+            "unknown_users": strangers.users,
+            "unknown_user_events": strangers.rows,
             "fine_tuned": tuned.as_ref().map(|h| h.epochs.len()),
         }));
     }
     let mut text = format!(
-        "{} new items; {} exposures added.\n{} embeddings made from the audiences seen so far{}.\n",
-        count(added.new_items),
-        count(added.events),
-        count(added.embedded.len()),
+        "{}, {} and {} added.\n{} made from the audiences seen so far{}.\n",
+        many(added.new_items, "new item"),
+        many(added.new_users, "new user"),
+        many(added.events, "exposure"),
+        many(added.embedded.len(), "embedding"),
         tuned.map_or(String::new(), |h| format!(", refined (pass {} of {})", h.best, h.epochs.len())),
     );
     if !added.empty.is_empty() {
         text += &format!(
-            "{} items have no exposure yet: they score 0 with status no_exposure.\n",
-            count(added.empty.len())
+            "{} without an exposure yet: familiarity 0 for everybody, status no_exposure.\n",
+            many(added.empty.len(), "item")
         );
     }
     if added.trained_again > 0 {
         text += &format!(
-            "{} trained items were seen again: counts grew, embeddings stay until the next training.\n",
-            count(added.trained_again)
+            "{} seen again: counts grew, embeddings stay until the next training.\n",
+            many(added.trained_again, "trained item")
         );
     }
     text += &format!("\nModel: {}\n", args.out.display());
     output::print(&text)
+}
+
+/// The model's users, then those that --users has features for.
+fn everybody(args: &ItemsAdd, model: &Model) -> Result<(Ids, Option<Instances>)> {
+    let mut users = model.users.clone();
+    let Some(path) = &args.users else { return Ok((users, None)) };
+    let (ids, features) = people::given(path, model, &args.log)?;
+    let mut rows = Vec::new();
+    for u in (0..ids.len() as u32).filter(|u| model.users.get(ids.name(*u)).is_none()) {
+        users.intern(ids.name(u))?;
+        rows.extend_from_slice(features.row(u));
+    }
+    Ok((users, Some(Instances::new(features.width(), rows)?)))
+}
+
+/// The exposures of these users; without any file there are none.
+fn read(args: &ItemsAdd, model: &mut Model, users: Ids) -> Result<Log> {
+    if args.data.is_empty() {
+        return Ok(Log::empty(users, model.items.clone())?);
+    }
+    let half_life = model.manifest.settings.half_life;
+    let options = ReadOptions {
+        columns: columns(&args.log, &args.events),
+        skip_bad: args.log.skip_bad,
+        half_life,
+        now: half_life.map(|_| model.manifest.data.latest),
+        seen: std::mem::take(&mut model.events),
+        known_users_only: true,
+        ..ReadOptions::default()
+    };
+    let bar = output::bar("reading", None);
+    let log = read_exposures_into(users, model.items.clone(), &args.data, &options, &|p| {
+        bar.set_message(format!("{} rows", count(p.rows)));
+    })
+    .map_err(|e| args.log.hint(e))?;
+    bar.finish_and_clear();
+    output::warn_skipped(&log.skipped);
+    model.events = options.seen;
+    Ok(log)
+}
+
+fn added_items(model: &Model) -> Vec<TaskId> {
+    model.scored().into_iter().filter(|t| model.standing(*t) == Standing::Added).collect()
 }
 
 /// Listens for Ctrl-C.

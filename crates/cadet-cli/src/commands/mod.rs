@@ -17,7 +17,7 @@ pub(crate) mod train;
 pub(crate) mod user;
 
 use anyhow::Result;
-use cadet::model::Model;
+use cadet::model::{Model, Standing};
 use cadet::{At, Error, IdRef, TaskId};
 use cadet_data::Columns;
 
@@ -68,4 +68,19 @@ fn find_item(model: &Model, name: &str) -> Result<TaskId> {
         nearest.unwrap_or_default()
     );
     Err(Error::UnknownTask { id: name.into(), hint }.into())
+}
+
+/// An item that has an embedding, by the name people typed.
+fn find_scored(model: &Model, name: &str) -> Result<TaskId> {
+    let task = find_item(model, name)?;
+    let why = match model.standing(task) {
+        Standing::Trained | Standing::Added => return Ok(task),
+        Standing::Empty => {
+            "has no exposure yet, so it has no embedding and everybody's familiarity with it is 0: `cadet items add` takes exposures"
+        }
+        Standing::Untrained => {
+            "is in the log, but had too few exposures to be trained on (see --min-exposures): `cadet items add` gives it an embedding"
+        }
+    };
+    Err(Error::config("--item", format!("{name:?} {why}")).into())
 }

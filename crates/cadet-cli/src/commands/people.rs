@@ -117,8 +117,13 @@ impl<'a> People<'a> {
     pub(crate) fn find(&self, name: &str) -> Result<u32> {
         let found = self.place(IdRef::from_text(name));
         found.ok_or_else(|| {
+            let how = match (&self.model.factors, &self.others) {
+                (_, Some(_)) => "and the file given has no features of this one",
+                (Some(_), None) => "--exposures makes others known, by what they saw",
+                (None, None) => "--users makes others known, by their features",
+            };
             let why = format!(
-                "unknown user {name:?}: the model knows {}; --users or --exposures make others known",
+                "unknown user {name:?}: the model knows {}; {how}",
                 output::count(self.model.users.len())
             );
             Error::config("--user", why).into()
@@ -188,8 +193,36 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Others>
         let what = "every user in it is one of the model's: there is nobody to fold in";
         return Err(Error::data(&flags.exposures[0], At::File, what).into());
     }
+    // Only items that were trained on have a vector to fold in with.
+    let known_items = factors.item_count();
     let exposures = read.exposures.keep_instances(&keep);
+    let usable = exposures.filter(|task, _| (task.0 as usize) < known_items);
+    let lost = exposures.len() - usable.len();
+    if lost > 0 {
+        tracing::warn!(
+            "{} of --exposures are to items that were not there in training: users' features are learned from the others",
+            output::many(lost, "pair")
+        );
+    }
+    let mut has_some = vec![false; ids.len()];
+    usable.instances().iter().for_each(|u| has_some[*u as usize] = true);
+    let without = has_some.iter().filter(|some| !**some).count();
+    if without > 0 {
+        tracing::warn!(
+            "{} of --exposures saw no item that was there in training, and stay unknown",
+            output::many(without, "user")
+        );
+    }
+    let mut others = Ids::new();
+    for u in (0..ids.len() as u32).filter(|u| has_some[*u as usize]) {
+        others.intern(ids.name(u))?;
+    }
+    if others.is_empty() {
+        let what = "nobody in it saw an item that was there in training: there is nobody to fold in";
+        return Err(Error::data(&flags.exposures[0], At::File, what).into());
+    }
+    let exposures = exposures.keep_instances(&has_some);
     let mut features = factors.fold_in(&exposures)?;
     model.standard.apply(&mut features)?;
-    Ok(Others { ids, features, exposures: Some(exposures) })
+    Ok(Others { ids: others, features, exposures: Some(exposures) })
 }

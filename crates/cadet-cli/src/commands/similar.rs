@@ -1,22 +1,17 @@
 //! `cadet similar`: the items whose audiences are most like an item's.
 
 use anyhow::Result;
-use cadet::model::Standing;
-use cadet::{Error, IdRef, explain, store};
+use cadet::{IdRef, explain, store};
 use cadet_data::{Kind, TableWriter, Values};
 use serde_json::json;
 
-use super::{find_item, id_json};
+use super::{find_scored, id_json};
 use crate::args::{Global, Similar};
 use crate::output;
 
 pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
-    let task = find_item(&model, &args.item)?;
-    if !matches!(model.standing(task), Standing::Trained | Standing::Added) {
-        let hint = "nobody it could be compared by has seen it: it has no embedding".into();
-        return Err(Error::UnknownTask { id: args.item.clone(), hint }.into());
-    }
+    let task = find_scored(&model, &args.item)?;
     let near = explain::nearest(&model, task, args.number)?;
     let names: Vec<IdRef<'_>> = near.iter().map(|(t, _)| model.items.name(t.0)).collect();
     let cosines: Vec<f32> = near.iter().map(|(_, cosine)| *cosine).collect();

@@ -66,7 +66,27 @@ fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
     if log.repeated > 0 {
         tracing::warn!("left out {} rows whose event_id was there before", output::count(log.repeated));
     }
+    if let Some(days) = half_life {
+        warn_if_faded(&log, days);
+    }
     Ok(log)
+}
+
+/// Below this share of the pairs, a half-life leaves little to learn from.
+const FADED: f64 = 0.05;
+
+/// Says so where age leaves next to nothing of a log: as many pairs as it counts for, `(Σw)²/Σw²`, are few.
+fn warn_if_faded(log: &Log, days: f64) {
+    let weights = || log.exposures.weights().unwrap_or_default().iter().map(|w| f64::from(*w));
+    let (sum, squares) = (weights().sum::<f64>(), weights().map(|w| w * w).sum::<f64>());
+    let (pairs, left) = (log.exposures.len(), sum * sum / squares);
+    if left < FADED * pairs as f64 {
+        tracing::warn!(
+            "with a half-life of {days} days, {} (user, item) pairs count for no more than {}: a longer one keeps more of the log",
+            output::count(pairs),
+            output::count(left.round() as u64)
+        );
+    }
 }
 
 /// Joins the log with the users file, where there is one.

@@ -46,6 +46,11 @@ impl Factors {
         &self.items
     }
 
+    /// How many items have a vector.
+    pub fn item_count(&self) -> usize {
+        self.items.len() / self.width
+    }
+
     /// Finds the item vectors; fewer than `width` where the exposures do not have as many dimensions.
     pub fn learn(exposures: &Exposures, width: usize, seed: u64) -> Result<Self> {
         let by_user = exposures.transposed();
@@ -97,7 +102,7 @@ impl Factors {
     /// What each item brings to the features of a user who saw these items with these weights; together they are what
     /// [`Factors::fold_in`] makes of them.
     pub fn shares(&self, seen: &[(TaskId, f32)]) -> Vec<(TaskId, Vec<f64>)> {
-        let known = self.items.len() / self.width;
+        let known = self.item_count();
         let seen = seen.iter().filter(|(task, _)| (task.0 as usize) < known);
         let mass = f64::from(PRIOR) + seen.clone().map(|(_, weight)| f64::from(*weight)).sum::<f64>();
         let vector = |task: TaskId| &self.items[task.0 as usize * self.width..][..self.width];
@@ -110,7 +115,7 @@ impl Factors {
 
     /// The features of every instance of these exposures: the weighted mean of its items' vectors.
     pub fn fold_in(&self, exposures: &Exposures) -> Result<Instances> {
-        let known = self.items.len() / self.width;
+        let known = self.item_count();
         let by_user = exposures.transposed();
         let mut rows = vec![0.0f32; exposures.instance_count() * self.width];
         rows.par_chunks_mut(self.width).enumerate().for_each(|(u, row)| {
