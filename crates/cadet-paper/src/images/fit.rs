@@ -23,6 +23,7 @@ use cadet_deep::{
 };
 use rayon::prelude::*;
 
+use super::Against;
 use super::row::{Init, Method, Mode, Row};
 use super::study::{Input, Study};
 use super::tasks::{ActiveTasks, validating};
@@ -114,6 +115,7 @@ pub(crate) struct Work<'a> {
     pub folder: PathBuf,
     pub about: String,
     pub effort: Effort,
+    pub against: Against,
     pub bar: &'a Bar,
 }
 
@@ -298,9 +300,13 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
 fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
     let init = row.init.unwrap_or(Init::Random);
     let start = start(study, split, row, init, work)?;
-    let mut ratio = net(study, Negatives::Batch).ratio(&start.rows, row.seed)?;
+    let (negatives, suffix) = match work.against {
+        Against::Batch => (Negatives::Batch, ""),
+        Against::Drawn => (Negatives::Drawn, "-drawn"),
+    };
+    let mut ratio = net(study, negatives).ratio(&start.rows, row.seed)?;
     let config = training(study, row, work.effort);
-    let name = name(study, row, init.name());
+    let name = name(study, row, &format!("{}{suffix}", init.name()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
     Ok(Fitted { epochs: epochs(&history), score: scorer(study, ratio, start, split.tasks.clone()) })
 }

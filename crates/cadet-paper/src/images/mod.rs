@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Seeds: each draws its own exposures, validation images and weights.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+    /// Whom a positive of the conditional ratio is compared with.
+    #[arg(long, value_enum, default_value = "batch")]
+    negatives: Against,
     /// Epochs over pixels; the paper has 300.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
@@ -65,6 +68,15 @@ pub(crate) struct Args {
     /// Everything, tiny, on generated images: does it run?
     #[arg(long)]
     smoke: bool,
+}
+
+/// Whom a positive of the conditional ratio is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Against {
+    /// All other images of the batch: each image goes through the trunk once.
+    Batch,
+    /// One image drawn for each, as Algorithm 1 says: twice as many images go through the trunk.
+    Drawn,
 }
 
 /// Which table.
@@ -248,11 +260,22 @@ impl Args {
         Effort { raw_epochs: self.epochs.map_or(effort.raw_epochs, |n| n as usize), ..effort }
     }
 
+    /// Where this run trains, and how.
+    fn work<'a>(&self, folders: &Folders, about: String, bar: &'a Bar) -> Result<Work<'a>> {
+        let folder = folders.work.clone();
+        std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
+        Ok(Work { folder, about, effort: self.effort(), against: self.negatives, bar })
+    }
+
     /// What figures depend on, besides the row.
     fn about(&self, data: &Data) -> Result<String> {
         let version = env!("CARGO_PKG_VERSION");
+        let against = match self.negatives {
+            Against::Batch => "",
+            Against::Drawn => " drawn negatives",
+        };
         Ok(format!(
-            "cadet {version} {} images {} {:?}",
+            "cadet {version} {} images {} {:?}{against}",
             cadet::Kernel::chosen()?.name(),
             data.digest,
             self.effort()
@@ -269,8 +292,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &about)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
-    let work = Work { folder: folders.work.clone(), about, effort: args.effort(), bar: &bar };
-    std::fs::create_dir_all(&work.folder).map_err(|e| Error::io(&work.folder, e))?;
+    let work = args.work(&folders, about, &bar)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads as usize).build()?;
     for row in &rows {
         if !journal.entries().iter().any(|o| o.is_of(row)) {

@@ -30,9 +30,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let data = Data::read(&folders, false, inputs.contains(&Input::Raw))?;
     let about = args.about(&data)?;
     std::fs::create_dir_all(&folders.out).map_err(|e| cadet::Error::io(&folders.out, e))?;
-    std::fs::create_dir_all(&folders.work).map_err(|e| cadet::Error::io(&folders.work, e))?;
     let bar = Bar::new("similarity", inputs.len() as u64 * SEED_TASKS.len() as u64 * args.seeds);
-    let work = Work { folder: folders.work.clone(), about, effort: args.effort(), bar: &bar };
+    let work = args.work(&folders, about, &bar)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads as usize).build()?;
 
     let truth = ActiveTasks::new(10, UNSEEN)?;
