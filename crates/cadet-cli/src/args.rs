@@ -135,6 +135,9 @@ pub(crate) struct UserFlags {
     /// What users the model has never seen were exposed to, where it learns features from exposures
     #[arg(long, value_name = "FILE", conflicts_with = "users")]
     pub(crate) exposures: Vec<PathBuf>,
+    /// What else the rows of --exposures say.
+    #[command(flatten)]
+    pub(crate) events: EventFlags,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -264,7 +267,13 @@ pub(crate) struct Audience {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// The item, by its id
-    #[arg(long, value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present = "all",
+        conflicts_with = "all",
+        allow_negative_numbers = true
+    )]
     pub(crate) item: Option<String>,
     /// All items at once, into the file of -o
     #[arg(long)]
@@ -296,7 +305,7 @@ pub(crate) struct Similar {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// The item, by its id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) item: String,
     /// How many items
     #[arg(short, long, default_value_t = 10, value_name = "N")]
@@ -371,7 +380,13 @@ pub(crate) struct Fresh {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// The item, by its id
-    #[arg(long, value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present = "all",
+        conflicts_with = "all",
+        allow_negative_numbers = true
+    )]
     pub(crate) item: Option<String>,
     /// Every item that can be scored, each by itself
     #[arg(long, requires = "out")]
@@ -428,7 +443,7 @@ pub(crate) struct User {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// The user, by its id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) user: String,
     /// How many items at either end
     #[arg(short, long, default_value_t = 10, value_name = "N")]
@@ -448,10 +463,10 @@ pub(crate) struct Explain {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// The user, by its id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) user: String,
     /// The item, by its id
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) item: String,
     /// Parts to show of each kind; the others are added up
     #[arg(short, long, default_value_t = 6, value_name = "N")]
@@ -480,15 +495,15 @@ pub(crate) struct ItemsAdd {
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     /// Exposures of new items, or of any: files, folders, or - for stdin
-    #[arg(required_unless_present = "items", value_name = "EXPOSURES")]
+    #[arg(required_unless_present_any = ["items", "users"], value_name = "EXPOSURES")]
     pub(crate) data: Vec<PathBuf>,
     /// Folder to write the model to; it may be the same
     #[arg(long, value_name = "MODEL2")]
     pub(crate) out: PathBuf,
-    /// Also add the items of this file, exposed or not; without exposures, these alone
+    /// Also add the items of this file, exposed or not
     #[arg(long, value_name = "FILE")]
     pub(crate) items: Option<PathBuf>,
-    /// Features of users the model does not know: they join it, and their exposures count
+    /// Features of users the model does not know: all of them join it, and their exposures count
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
     /// Refine the embeddings of all items added so far by up to so many passes over their exposures; the net stays as it

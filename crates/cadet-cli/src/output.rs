@@ -51,6 +51,9 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     }
     // An error of cadet's own says what is behind it; others keep it in their chain.
     let text = match error.downcast_ref::<Error>() {
+        Some(Error::Config { field, why }) => {
+            format!("{}: {why}", as_typed(field).unwrap_or_else(|| (*field).to_owned()))
+        }
         Some(error) => error.to_string(),
         None => format!("{error:#}"),
     };
@@ -63,6 +66,15 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
         None => error.downcast_ref::<Usage>().is_some(),
     };
     ExitCode::from(if bad_input { 2 } else { 1 })
+}
+
+/// `--` and dashes where an error is about something that has an option: `max_seen: …` is `--max-seen: …` here.
+fn as_typed(field: &str) -> Option<String> {
+    use clap::CommandFactory;
+    let option = field.replace('_', "-");
+    let known = crate::args::Args::command();
+    let mut all = known.get_subcommands().flat_map(clap::Command::get_arguments);
+    all.any(|arg| arg.get_long() == Some(&option)).then(|| format!("--{option}"))
 }
 
 /// What was typed cannot be understood: one line as for every other error. Help and version are no errors.

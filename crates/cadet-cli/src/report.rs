@@ -12,6 +12,7 @@ use cadet::synth::World;
 use cadet::trainer::History;
 use cadet::{Error, TaskId};
 use cadet_data::time::iso;
+use cadet_data::write::temp_beside;
 use cadet_plot::{
     Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram,
     Lines, Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
@@ -24,9 +25,8 @@ use crate::output::{bytes, count};
 
 /// Writes a page, whole or not at all.
 pub(crate) fn write(path: &Path, page: &Page) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = temp_beside(path)?;
     let write = || {
-        let mut file = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
         file.write_all(page.html().as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(path).map(|_| ()).map_err(|e| e.error)
@@ -35,28 +35,13 @@ pub(crate) fn write(path: &Path, page: &Page) -> Result<()> {
     Ok(())
 }
 
-/// As any new file: readable by all that the user's mask lets read.
-fn readable() -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::Permissions::from_mode(0o666)
-}
-
 /// Checks, before any work is done, that a report could be written there.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if path.exists() && !path.is_file() {
         let what = "is there already and is not a file: choose another --report";
         return Err(Error::data(path, cadet::At::File, what).into());
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        let what = format!(
-            "cannot be written, there is no folder {}: make it, or choose another --report",
-            folder.display()
-        );
-        return Err(Error::data(path, cadet::At::File, what).into());
-    }
-    // The error's own text names a temporary file that nobody asked for.
-    tempfile::tempfile_in(folder).map_err(|e| Error::io(path, e.kind().into()))?;
+    temp_beside(path)?;
     Ok(())
 }
 

@@ -157,7 +157,8 @@ pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Setting
     }
     let Value::Object(given) = serde_json::to_value(flags)? else { bail!("flags are not a table") };
     for (key, value) in given {
-        set(&mut settings, &key, value).map_err(|why| anyhow::Error::from(Usage(why)))?;
+        let typed = format!("--{}", key.replace('_', "-"));
+        set(&mut settings, &key, value).map_err(|why| Usage(why.replacen(&key, &typed, 1)))?;
     }
     if let Some(seed) = seed {
         settings.insert("seed".into(), seed.into());

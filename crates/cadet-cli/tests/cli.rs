@@ -225,12 +225,12 @@ fn bad_settings_and_usage_are_refused() {
     place.refused("train log.csv --out m --dropout 1", &["dropout"]);
     place.refused("train log.csv --out m --init magic", &["init", "magic", "learned"]);
     place.refused("train log.csv --out m --valid 0.6 --test 0.6", &["valid, test"]);
-    place.refused("train log.csv --out m --min-exposures 100000", &["min_exposures", "100000"]);
+    place.refused("train log.csv --out m --min-exposures 100000", &["--min-exposures", "100000"]);
     place.refused("train log.csv --out m --threads 0", &["--threads"]);
     place.refused("train log.csv --out m --threads 100000", &["--threads", "1024"]);
-    place.refused("train log.csv --out m --init-scale nan", &["init_scale", "finite"]);
-    place.refused("train log.csv --out m --learning-rate inf", &["learning_rate", "finite"]);
-    place.refused("train log.csv --out m --half-life 0", &["half_life", "above 0"]);
+    place.refused("train log.csv --out m --init-scale nan", &["--init-scale", "finite"]);
+    place.refused("train log.csv --out m --learning-rate inf", &["--learning-rate", "finite"]);
+    place.refused("train log.csv --out m --half-life 0", &["--half-life", "above 0"]);
     place.refused("train log.csv --out m --half-life 9", &["log.csv", "timestamp"]);
     place.refused("train log.csv --out m --update tasks", &["update", "joint"]);
     place.refused("train log.csv --out m --report .", &["--report", "not a file"]);

@@ -78,7 +78,7 @@ fn lists_come_out_reranked_with_a_status_for_every_row() {
     let out = place.ok("rerank model lists.csv --lambda 0.8 -o out.csv");
     assert!(out.contains("2 lists reranked, 6 rows") && out.contains("fresh share"), "{out}");
     let text = place.read("out.csv");
-    let header = "user_id,item_id,rank,relevance,score,familiarity,times_seen,placed_by,status";
+    let header = "user_id,item_id,rank,relevance,score,familiarity,times_seen,last_seen,placed_by,status";
     assert_eq!(text.lines().next(), Some(header));
     let rows = rows(&text);
     assert_eq!(rows.len(), 6);
@@ -87,7 +87,7 @@ fn lists_come_out_reranked_with_a_status_for_every_row() {
     assert_eq!(list("4")[0], "i1", "{text}");
     assert_eq!(list("nobody"), ["i1", "i0"]);
     assert!(
-        rows.iter().all(|r| r[8]
+        rows.iter().all(|r| r[9]
             == match (r[0], r[1]) {
                 (_, "nothing") => "unknown_item",
                 ("nobody", _) => "unknown_user",
@@ -121,10 +121,10 @@ fn the_cap_the_lots_the_top_and_several_lists_of_a_user() {
     let text = place.read("capped.csv");
     let capped = rows(&text);
     assert_eq!(capped.len(), 40);
-    // Columns: user, list, item, rank, relevance, score, familiarity, times seen, placed by, status.
-    assert!(capped.iter().all(|r| (r[7] != "0") == (r[8] == "cap")), "{text}");
-    assert!(capped[..20].is_sorted_by_key(|r| r[8] == "cap"), "{text}");
-    assert!(capped.iter().any(|r| r[8] == "cap"), "{text}");
+    // Columns: user, list, item, rank, relevance, score, familiarity, times seen, last seen, placed by, status.
+    assert!(capped.iter().all(|r| (r[7] != "0") == (r[9] == "cap")), "{text}");
+    assert!(capped[..20].is_sorted_by_key(|r| r[9] == "cap"), "{text}");
+    assert!(capped.iter().any(|r| r[9] == "cap"), "{text}");
     let explore = |seed: u32| {
         place.ok(&format!("rerank model lists.csv --explore 0.5 --top 5 --seed {seed} -o e.csv"));
         place.read("e.csv")
@@ -219,7 +219,9 @@ fn fresh_users_are_flagged_by_rate_quantile_or_ratio() {
     let out = place.ok("fresh model --all --fdr 0.3 -o all.csv");
     assert!(out.contains("Item by item"), "{out}");
     let all = place.read("all.csv");
-    assert!(all.starts_with("item_id,user_id,familiarity,quantile,p_value,adjusted_p,times_seen\n"));
+    assert!(
+        all.starts_with("item_id,user_id,familiarity,quantile,p_value,adjusted_p,times_seen,last_seen\n")
+    );
     assert_eq!(all.lines().filter(|l| l.starts_with("i1,")).count(), users.len());
 }
 

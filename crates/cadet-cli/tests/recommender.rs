@@ -124,7 +124,7 @@ fn what_cannot_be_placed_is_said() {
     place.ok("rerank m2 lists.csv -o r.csv");
     let text = fs::read_to_string(place.path("r.csv")).unwrap();
     let row: Vec<&str> = text.lines().find(|l| l.contains("i40")).unwrap().split(',').collect();
-    assert_eq!((row[5], row[8]), ("0.0", "no_exposure"), "{text}");
+    assert_eq!((row[5], row[9]), ("0.0", "no_exposure"), "{text}");
     // Pairs that were there before count again, and a warning says so.
     place.write("again.csv", "user_id,item_id\n4,i31\n");
     let ran = place.run("items add m2 again.csv --out m3");
@@ -165,15 +165,20 @@ fn users_that_come_with_features_stay_and_what_they_saw_counts() {
     // Features came late: the same file again, and only what was left out is new.
     let second = json(&place, "items add m1 day.csv --users new.csv --out m2");
     assert_eq!((&second["events"], &second["repeated_events"]), (&2.into(), &1.into()));
-    assert_eq!((&second["new_users"], &second["unknown_users"]), (&1.into(), &0.into()));
+    assert_eq!((&second["new_users"], &second["unknown_users"]), (&2.into(), &0.into()));
     // Known from now on, by all commands.
     place.write("pairs.csv", "user_id,item_id\nnew,i18\nidle,i18\n");
     place.ok("score m2 pairs.csv -o s.csv");
     let text = fs::read_to_string(place.path("s.csv")).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
-    assert_eq!((rows[0][5], rows[0][7], rows[1][7]), ("2", "ok", "unknown_user"), "{text}");
+    assert_eq!((rows[0][5], rows[0][7]), ("2", "ok"), "{text}");
+    assert_eq!((rows[1][5], rows[1][7]), ("0", "ok"), "{text}");
     let seen = json(&place, "audience m2 --item i18 -n 500 --exclude-seen");
     assert!(seen["users"].as_array().unwrap().iter().all(|u| u["user_id"] != "new" && u["user_id"] != 4));
+    // Who is known keeps the features of the training, and that is said.
+    place.write("changed.csv", "user_id,lean,noise\n4,9,9\nnew,-1,0.5\n");
+    let ran = place.run("items add m2 --users changed.csv --out m3");
+    assert!(ran.code == 0 && ran.err.contains("1 user of --users with other features"), "{}", ran.err);
     // At once or one after the other, the item stands at the same place.
     place.ok("items add model day.csv --users new.csv --out whole");
     place.write("pair.csv", "user_id,item_id\n7,i18\n");
@@ -205,6 +210,20 @@ fn what_may_count_twice_is_said() {
     place.write("renumbered.csv", "user_id,item_id,event_id\n7,i19,1\n9,i19,2\n");
     let ran = place.run("items add m2 renumbered.csv --out m3");
     assert!(ran.code == 0 && ran.err.contains("nothing of renumbered.csv was new"), "{}", ran.err);
+    // A shard without ids in a model with ids, and what came without an id comes again with one.
+    place.ok(&format!("train log.csv --users users.csv --out ids {TRAIN}"));
+    let late = fs::read_to_string(place.path("late.csv")).unwrap();
+    let bare: String = late.lines().map(|l| l.rsplit_once(',').unwrap().0.to_owned() + "\n").collect();
+    place.write("bare.csv", bare);
+    let ran = place.run("items add ids bare.csv --out i2");
+    assert!(
+        ran.code == 0 && ran.err.contains("without an event_id, which earlier exposures had"),
+        "{}",
+        ran.err
+    );
+    let ran = place.run("items add i2 late.csv --out i3");
+    assert!(ran.code == 0 && ran.err.contains("(user, item) pairs were in the model already"), "{}", ran.err);
+    place.refused("train log.csv ./log.csv --out m", &["log.csv", "named twice"]);
 }
 
 #[test]
@@ -270,7 +289,17 @@ fn users_that_came_later_are_folded_in_from_what_they_saw() {
     place.write("seen.csv", seen);
     place.write("pairs.csv", "user_id,item_id\neven,i8\nodd,i8\nodd,i7\nnobody,i8\n");
     let ran = place.run("score learned pairs.csv --exposures seen.csv -o s.csv");
-    assert!(ran.code == 0 && ran.err.contains("1 users of --exposures"), "{}", ran.err);
+    assert!(ran.code == 0 && ran.err.contains("1 user of --exposures"), "{}", ran.err);
+    // A day without newcomers is a day like any other.
+    place.write("known.csv", "user_id,item_id\n4,i1\n");
+    let ran = place.run("score learned pairs.csv --exposures known.csv -o k.csv");
+    assert!(ran.code == 0 && ran.err.contains("4 of 4 pairs have status unknown_user"), "{}", ran.err);
+    // Columns by other names, as in training.
+    place.write("odd_names.csv", "user_id,item_id,ts,eid\nn,i0,2026-01-01,x\nn,i0,2026-01-01,x\n");
+    place.write("n.csv", "user_id,item_id\nn,i0\n");
+    place.ok("score learned n.csv --exposures odd_names.csv --timestamp-col ts --event-col eid -o n1.csv");
+    let text = fs::read_to_string(place.path("n1.csv")).unwrap();
+    assert!(text.ends_with(",1,2026-01-01T00:00:00Z,ok\n"), "{text}");
     let text = fs::read_to_string(place.path("s.csv")).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
     let score = |i: usize| rows[i][2].parse::<f64>().unwrap();
@@ -344,7 +373,7 @@ fn times_are_kept_weighed_and_split_by() {
     place.refused("eval model log.csv --by-time 0.5", &["--by-time=0.5"]);
     let ran = place.run(&format!("train log.csv --half-life 0.001 --users users.csv --out faded {TRAIN}"));
     assert!(ran.err.contains("half-life of 0.001 days"), "{}", ran.err);
-    place.refused("train log.csv --half-life -1 --out m", &["half_life", "-1"]);
+    place.refused("train log.csv --half-life -1 --out m", &["--half-life", "-1"]);
     place.refused("eval model log.csv --by-time=2031-01-01", &["log.csv", "2031"]);
     place.write("plain.csv", "user_id,item_id\n1,i1\n2,i2\n");
     place.refused("eval model plain.csv --by-time", &["plain.csv", "timestamp"]);
@@ -433,8 +462,21 @@ fn what_is_typed_wrong_is_told_in_one_line() {
     assert!(place.ok("score --help").contains("Usage:"));
     place.write("lists.csv", "user_id,item_id,relevance\n4,i1,1\n5,i1,2\n4,i1,3\n");
     place.refused("rerank model lists.csv -o r.csv", &["lists.csv line 4", "stands twice"]);
-    place.write("lists.csv", "user_id,item_id,relevance\n4,i1,1e308\n");
-    place.refused("rerank model lists.csv -o r.csv", &["lists.csv line 2", "3.4e38"]);
+    place.write("lists.csv", "user_id,item_id,relevance,relevance\n4,i1,1,2\n");
+    place.refused("rerank model lists.csv -o r.csv", &["lists.csv", "column relevance stands twice"]);
+    place.write("wide.csv", "user_id,lean,noise,lean\n4,1,2,3\n");
+    place.refused(
+        "score model lists.csv --users wide.csv -o s.csv",
+        &["wide.csv", "column lean stands twice"],
+    );
+    place.refused("train log.csv --users wide.csv --out m", &["wide.csv", "column lean stands twice"]);
+    place.write("narrow.csv", "user_id,lean\n4,1\n");
+    place.refused("score model lists.csv --users narrow.csv -o s.csv", &["no column noise", "trained on"]);
+    place.write("semi.csv", "user_id;item_id\n4;i1\n");
+    place.refused("train semi.csv --out m", &["semi.csv", "not ;"]);
+    place.refused("rerank model lists.csv --max-seen 0 -o r.csv", &["--max-seen"]);
+    place.refused("score model log.csv -o no/such/s.csv", &["s.csv", "no folder no/such"]);
+    place.refused("user model --user -5", &["\"-5\""]);
     place.refused(
         "explain model --user 4 --item i2 --report no/such/r.html",
         &["r.html", "no folder no/such"],

@@ -289,7 +289,7 @@ enum FileShape {
 }
 
 fn expand(paths: &[PathBuf]) -> Result<Vec<(PathBuf, FileShape)>> {
-    let mut files = Vec::new();
+    let mut files: Vec<(PathBuf, FileShape)> = Vec::new();
     for path in paths {
         match movielens::ratings(path) {
             Some((file, true)) => files.push((file, FileShape::Ratings)),
@@ -297,6 +297,13 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<(PathBuf, FileShape)>> {
             None => {
                 files.extend(source::files(path)?.into_iter().map(|f| (f, FileShape::Named)));
             }
+        }
+    }
+    let mut places = std::collections::HashSet::new();
+    for (path, _) in &files {
+        let place = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if !places.insert(place) {
+            return Err(Error::data(path, At::File, "is named twice: its rows would count twice"));
         }
     }
     Ok(files)

@@ -5,12 +5,12 @@ use std::path::Path;
 use cadet::{At, Error, Ids, Result};
 
 use crate::rows::{self, Cell};
-use crate::skipped::{Skipped, no_column};
+use crate::skipped::{Skipped, no_column, one_column};
 
 /// Reads the different ids of one column of a CSV, NDJSON or Parquet file; `flag` is what would name another column.
 pub fn read_ids(path: &Path, column: &str, flag: &str, skip_bad: bool) -> Result<(Ids, Skipped)> {
     let mut ids = Ids::new();
-    let mut choose = |names: &[String]| match names.iter().position(|name| name == column) {
+    let mut choose = |names: &[String]| match one_column(path, column, names)? {
         Some(place) => Ok(vec![place]),
         None => Err(no_column(path, column, flag, names)),
     };

@@ -1,5 +1,5 @@
 //! Which lists are to be reranked? Items with the caller's relevance, in one list a user, or several told apart by a
-//! column. The rows of a list may stand anywhere; about 12 bytes a row are held.
+//! column. The rows of a list may stand anywhere; about 16 bytes a row are held.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use cadet::{At, Error, IdRef, Ids, Result};
 
 use crate::rows::{self, Cell};
-use crate::skipped::{Fault, Reason, Skipped, SkippedRows, clip, no_column};
+use crate::skipped::{Fault, Reason, Skipped, SkippedRows, clip, no_column, one_column};
 use crate::source;
 
 /// How lists are to be read.
@@ -55,7 +55,7 @@ pub struct Lists {
     heads: Vec<(u32, u32)>,
     /// Where each list ends.
     ends: Vec<usize>,
-    rows: Vec<(u32, f32)>,
+    rows: Vec<(u32, f64)>,
 }
 
 /// One list.
@@ -68,7 +68,7 @@ pub struct List<'a> {
     /// The list's own id, where it has one.
     pub list_id: Option<IdRef<'a>>,
     /// Items (numbers among [`Lists::items`]) with their relevance, in file order.
-    pub rows: &'a [(u32, f32)],
+    pub rows: &'a [(u32, f64)],
 }
 
 impl Lists {
@@ -136,8 +136,9 @@ pub fn read_lists(path: &Path, options: &ListOptions) -> Result<Lists> {
 }
 
 fn choose(path: &Path, options: &ListOptions, columns: &[String]) -> Result<(Vec<usize>, bool)> {
-    let place = |wanted: &str| columns.iter().position(|name| name == wanted);
-    let need = |wanted: &str, flag: &str| place(wanted).ok_or_else(|| no_column(path, wanted, flag, columns));
+    let need = |wanted: &str, flag: &str| {
+        one_column(path, wanted, columns)?.ok_or_else(|| no_column(path, wanted, flag, columns))
+    };
     let mut chosen = vec![
         need(&options.user, "--user-col")?,
         need(&options.item, "--item-col")?,
@@ -145,7 +146,7 @@ fn choose(path: &Path, options: &ListOptions, columns: &[String]) -> Result<(Vec
     ];
     chosen.extend(match &options.list {
         Some(name) => Some(need(name, "--list-col")?),
-        None => place(LIST),
+        None => one_column(path, LIST, columns)?,
     });
     let named = chosen.len() > 3;
     Ok((chosen, named))
@@ -155,7 +156,7 @@ fn choose(path: &Path, options: &ListOptions, columns: &[String]) -> Result<(Vec
 #[derive(Default)]
 struct Found {
     /// (list, item, relevance)
-    rows: Vec<(u32, u32, f32)>,
+    rows: Vec<(u32, u32, f64)>,
     numbers: HashMap<(u32, u32), u32>,
     /// The list of the row before, which is mostly that of the next row too.
     last: Option<((u32, u32), u32)>,
@@ -271,7 +272,7 @@ struct Row<'a> {
     user: (IdRef<'a>, bool),
     item: (IdRef<'a>, bool),
     name: Option<(IdRef<'a>, bool)>,
-    relevance: f32,
+    relevance: f64,
 }
 
 impl<'a> Row<'a> {
@@ -300,7 +301,7 @@ fn number(ids: &mut Ids, (id, stays): (IdRef<'_>, bool)) -> Result<u32> {
 }
 
 /// A list without relevance cannot be balanced with anything, so every row needs a finite one.
-fn relevance(cell: Cell<'_>, column: &str) -> Result<f32, Fault> {
+fn relevance(cell: Cell<'_>, column: &str) -> Result<f64, Fault> {
     // Only for the message: most rows are fine, and texts are dear.
     let found = || match cell {
         Cell::Null => "null".to_owned(),
@@ -312,13 +313,8 @@ fn relevance(cell: Cell<'_>, column: &str) -> Result<f32, Fault> {
         Cell::Bool(_) => "true or false".to_owned(),
         Cell::List(_) | Cell::Nested => "nested".to_owned(),
     };
-    cell.number(column).map_err(|_| {
-        let found = found();
-        let expected = match found.trim().parse::<f64>() {
-            Ok(value) if value.is_finite() => "expected a number from -3.4e38 to 3.4e38",
-            _ => "expected a finite number, every row needs one",
-        };
-        let what = format!("{} is {found}: {expected}", clip(column));
+    cell.float(column).ok().filter(|value| value.is_finite()).ok_or_else(|| {
+        let what = format!("{} is {}: expected a finite number, every row needs one", clip(column), found());
         Fault::new(Reason::Number, what)
     })
 }

@@ -22,13 +22,13 @@ pub fn read_matrix(path: &Path) -> Result<Instances> {
         return read_npy(path);
     }
     let columns = Some(vec!["features".to_owned()]);
-    Ok(read_users(path, &UserOptions { user: "id".to_owned(), columns, skip_bad: false })?.features)
+    Ok(read_users(path, &UserOptions { user: "id".to_owned(), columns, ..UserOptions::default() })?.features)
 }
 
 /// The column `label` of a table that [`read_matrix`] reads: whole numbers below `categories`, in file order.
 pub fn read_matrix_labels(path: &Path, categories: usize) -> Result<Vec<u8>> {
     let columns = Some(vec!["label".to_owned()]);
-    let table = read_users(path, &UserOptions { user: "id".to_owned(), columns, skip_bad: false })?;
+    let table = read_users(path, &UserOptions { user: "id".to_owned(), columns, ..UserOptions::default() })?;
     let mut labels = Vec::with_capacity(table.features.len());
     for (i, value) in table.features.values().iter().enumerate() {
         if value.fract() != 0.0 || !(0.0..categories as f32).contains(value) {

@@ -56,8 +56,13 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell as a finite number.
+    /// The cell as a number that is finite as 32 bits.
     pub(crate) fn number(self, column: &str) -> Result<f32, Fault> {
+        finite(self.float(column)?, column)
+    }
+
+    /// The cell as a number, whatever its size.
+    pub(crate) fn float(self, column: &str) -> Result<f64, Fault> {
         let bad = |found: &str| {
             let what = format!(
                 "{} is {}: expected a number, drop it or encode it as numbers",
@@ -80,7 +85,7 @@ impl<'a> Cell<'a> {
             Cell::List(_) => return bad("a list"),
             Cell::Nested => return bad("nested"),
         };
-        finite(value, column)
+        Ok(value)
     }
 }
 

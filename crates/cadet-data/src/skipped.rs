@@ -183,6 +183,13 @@ pub(crate) fn nearest<'a>(wanted: &str, candidates: &'a [String]) -> Option<&'a 
 
 /// The error for a column that is not there.
 pub(crate) fn no_column(path: &Path, wanted: &str, flag: &str, found: &[String]) -> Error {
+    if let [one] = found
+        && one.contains(';')
+    {
+        let what =
+            format!("one column, {}: expected commas (or tabs in a .tsv) between columns, not ;", clip(one));
+        return Error::data(path, At::File, what);
+    }
     const SHOWN: usize = 20;
     let mut list = found.iter().take(SHOWN).map(|n| clip(n)).collect::<Vec<_>>().join(", ");
     if found.len() > SHOWN {
@@ -193,6 +200,16 @@ pub(crate) fn no_column(path: &Path, wanted: &str, flag: &str, found: &[String])
         None => format!("name it with {flag}"),
     };
     Error::data(path, At::File, format!("no column {wanted}; found {list}; {hint}"))
+}
+
+/// The place of a column, where there is one; no column may stand twice.
+pub(crate) fn one_column(path: &Path, wanted: &str, found: &[String]) -> cadet::Result<Option<usize>> {
+    let mut places = found.iter().enumerate().filter(|(_, name)| *name == wanted);
+    let first = places.next().map(|(i, _)| i);
+    match places.next() {
+        None => Ok(first),
+        Some(_) => Err(Error::data(path, At::File, format!("column {} stands twice", clip(wanted)))),
+    }
 }
 
 /// Text from a file, cut to what fits into an error message, control characters escaped.

@@ -22,7 +22,7 @@ use crate::exposures::Columns;
 use crate::id_column::{Numberer, check_type, good_rows};
 use crate::ndjson;
 use crate::parquet::Table;
-use crate::skipped::{Fault, clip, no_column};
+use crate::skipped::{Fault, clip, no_column, one_column};
 use crate::source::{self, Format, Input};
 use crate::times;
 
@@ -129,14 +129,7 @@ struct Found {
 }
 
 fn find(path: &Path, columns: &Columns, extras: bool, found: &[String]) -> Result<Found> {
-    let place = |wanted: &str| -> Result<Option<usize>> {
-        let mut places = found.iter().enumerate().filter(|(_, name)| *name == wanted);
-        let first = places.next().map(|(i, _)| i);
-        match places.next() {
-            None => Ok(first),
-            Some(_) => Err(Error::data(path, At::File, format!("column {wanted} stands twice"))),
-        }
-    };
+    let place = |wanted: &str| one_column(path, wanted, found);
     let need = |wanted: &str, flag: &str| place(wanted)?.ok_or_else(|| no_column(path, wanted, flag, found));
     let extra = |named: &Option<String>, usual: &str, flag: &str| match named.as_deref() {
         _ if !extras => Ok(None),

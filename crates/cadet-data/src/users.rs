@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cadet::{At, Error, Ids, Instances, Result};
 
 use crate::rows::{self, Cell, finite};
-use crate::skipped::{Fault, Reason, Skipped, clip, no_column};
+use crate::skipped::{Fault, Reason, Skipped, clip, no_column, one_column};
 
 /// More features than this are taken for a mistake.
 const MOST_FEATURES: usize = 1 << 20;
@@ -17,13 +17,15 @@ pub struct UserOptions {
     pub user: String,
     /// The feature columns; `None` takes all but the ids.
     pub columns: Option<Vec<String>>,
+    /// Whether these are the columns that a model was trained on: then no others will do.
+    pub trained: bool,
     /// Leaves bad rows out and counts them, instead of failing at the first.
     pub skip_bad: bool,
 }
 
 impl Default for UserOptions {
     fn default() -> Self {
-        UserOptions { user: "user_id".to_owned(), columns: None, skip_bad: false }
+        UserOptions { user: "user_id".to_owned(), columns: None, trained: false, skip_bad: false }
     }
 }
 
@@ -75,24 +77,40 @@ pub fn read_users(path: &Path, options: &UserOptions) -> Result<UserTable> {
 
 fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<usize>> {
     let place = |wanted: &str, flag: &str| {
-        let place = names.iter().position(|name| name == wanted);
-        place.ok_or_else(|| no_column(path, wanted, flag, names))
+        one_column(path, wanted, names)?.ok_or_else(|| no_column(path, wanted, flag, names))
     };
     let user = place(&options.user, "--user-col")?;
     let mut chosen = vec![user];
     match &options.columns {
         Some(wanted) => {
             for name in wanted {
-                chosen.push(place(name, "--feature-cols")?);
+                chosen.push(match options.trained {
+                    false => place(name, "--feature-cols")?,
+                    true => {
+                        one_column(path, name, names)?.ok_or_else(|| not_as_trained(path, name, wanted))?
+                    }
+                });
             }
         }
-        None => chosen.extend((0..names.len()).filter(|i| *i != user)),
+        None => {
+            for name in names {
+                one_column(path, name, names)?;
+            }
+            chosen.extend((0..names.len()).filter(|i| *i != user));
+        }
     }
     if chosen.len() == 1 {
         let what = "no features: expected numeric columns or one vector column beside the ids";
         return Err(Error::data(path, At::File, what));
     }
     Ok(chosen)
+}
+
+fn not_as_trained(path: &Path, name: &str, wanted: &[String]) -> Error {
+    let list = wanted.iter().take(20).map(|n| clip(n)).collect::<Vec<_>>().join(", ");
+    let more = if wanted.len() > 20 { ", …" } else { "" };
+    let what = format!("no column {}: the model was trained on the features {list}{more}", clip(name));
+    Error::data(path, At::File, what)
 }
 
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use cadet::{Error, IdRef, Result};
+use cadet::{At, Error, IdRef, Result};
 use flate2::write::GzEncoder;
 use rayon::prelude::*;
 use tempfile::{NamedTempFile, TempPath};
@@ -271,6 +271,11 @@ pub fn temp_beside(path: &Path) -> Result<NamedTempFile> {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
+    if !folder.is_dir() {
+        let what =
+            format!("cannot be written, there is no folder {}: make it, or choose another", folder.display());
+        return Err(Error::data(path, At::File, what));
+    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".cadet-");
     #[cfg(unix)]
@@ -279,7 +284,8 @@ pub fn temp_beside(path: &Path) -> Result<NamedTempFile> {
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(folder).map_err(|e| Error::io(path, e))
+    // The error's own text names a temporary file that nobody asked for.
+    builder.tempfile_in(folder).map_err(|e| Error::io(path, e.kind().into()))
 }
 
 fn open(path: &Path) -> Result<(Sink, Option<TempPath>)> {
@@ -494,8 +500,11 @@ mod tests {
             assert!(matches!(failed, Error::Io { .. }), "{failed}");
         }
         let nowhere = Path::new("/nowhere/at/all.csv");
-        let failed = TableWriter::create(nowhere, None, &COLUMNS).err().unwrap();
-        assert!(matches!(failed, Error::Io { .. }), "{failed}");
+        let failed = TableWriter::create(nowhere, None, &COLUMNS).err().unwrap().to_string();
+        assert!(
+            failed.contains("/nowhere/at/all.csv") && failed.contains("no folder /nowhere/at"),
+            "{failed}"
+        );
         assert!(TableWriter::create(Path::new("a.txt"), None, &COLUMNS).is_err());
         assert!(TableWriter::create(Path::new("-"), Some(Format::Parquet), &COLUMNS).is_err());
     }

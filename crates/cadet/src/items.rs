@@ -4,8 +4,7 @@
 //! pre-embedding model's responses to who saw it. Both add up, so exposures may come in any order and in any number of
 //! shards. The embedding follows from the two by the map that training used.
 //!
-//! Users that come with features join the model's: what they saw is counted, and their later exposures say as much as
-//! anybody's. What the population is like, which quantiles and p-values rest on, stays as training saw it.
+//! Users that come with features join the model's: what they see counts, now and later, as much as anybody's. What the population is like, which quantiles and p-values rest on, stays as training saw it.
 //!
 //! A trained item keeps its trained embedding, however many exposures come later: they count in what users have seen,
 //! and in nothing else until the model is trained again.
@@ -44,7 +43,7 @@ pub struct Arrivals {
 pub struct Added {
     /// Items that the model had not met.
     pub new_items: usize,
-    /// Users that the model had not met, and who saw something.
+    /// Users that the model had not met.
     pub new_users: usize,
     /// Untrained items whose embedding was made anew, those new ones included.
     pub embedded: Vec<TaskId>,
@@ -81,10 +80,14 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
         let (expected, found) = (known_items, items.len());
         return Err(Error::Shape { what: "items the model knows", expected, found });
     }
-    let exposures = match &features {
-        Some(features) => welcome(&mut model.users, &mut model.features, &users, features, &exposures)?,
-        None => exposures,
-    };
+    if let Some(features) = &features {
+        let width = model.features.width();
+        if features.width() != width {
+            return Err(Error::Shape { what: "features per user", expected: width, found: features.width() });
+        }
+        model.features = Instances::new(width, [model.features.values(), features.values()].concat())?;
+        model.users = users;
+    }
 
     let width = pre.heads.width();
     let trunk = pre.heads.trunk(&model.features);
@@ -166,29 +169,6 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
         fine_tuned: 0,
     });
     Ok(added)
-}
-
-/// Makes users known who saw something and whose features are given, and numbers the exposures as the model does.
-fn welcome(
-    users: &mut Ids,
-    features: &mut Instances,
-    arriving: &Ids,
-    given: &Instances,
-    exposures: &Exposures,
-) -> Result<Exposures> {
-    let (known, width) = (users.len(), features.width());
-    if given.width() != width {
-        return Err(Error::Shape { what: "features per user", expected: width, found: given.width() });
-    }
-    let mut keep: Vec<bool> = (0..arriving.len()).map(|u| u < known).collect();
-    exposures.instances().iter().for_each(|u| keep[*u as usize] = true);
-    let mut rows = features.values().to_vec();
-    for u in (known..arriving.len()).filter(|u| keep[*u]) {
-        users.intern(arriving.name(u as u32))?;
-        rows.extend_from_slice(given.row((u - known) as u32));
-    }
-    *features = Instances::new(width, rows)?;
-    Ok(exposures.keep_instances(&keep))
 }
 
 /// p-values of an added item rest on the held-out users of the group of the trained item that is most like it.

@@ -84,7 +84,7 @@ impl Default for RerankConfig {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// What the caller thinks of it; more is better, any unit.
-    pub relevance: f32,
+    pub relevance: f64,
     /// `log q_t(x)/p(x)`; `None` where the model does not know the user or the item.
     pub familiarity: Option<f32>,
     /// How often this very user saw it.
@@ -143,7 +143,7 @@ impl RerankConfig {
         let relevance = self.scale.apply(list.iter().map(|c| Some(c.relevance)));
         let mut scores: Vec<f32> = relevance.iter().map(|r| (1.0 - self.lambda) * r).collect();
         if self.method == Method::Fresh {
-            let fresh = self.scale.apply(list.iter().map(|c| c.familiarity.map(|f| -f)));
+            let fresh = self.scale.apply(list.iter().map(|c| c.familiarity.map(|f| -f64::from(f))));
             scores.iter_mut().zip(fresh).for_each(|(score, fresh)| *score += self.lambda * fresh);
         }
         let mut order: Vec<usize> = (0..list.len()).collect();
@@ -194,21 +194,24 @@ impl RerankConfig {
 
 impl Scale {
     /// Brings figures to this scale; what is not known stands in the middle, at 0.
-    fn apply(self, figures: impl Iterator<Item = Option<f32>> + Clone) -> Vec<f32> {
+    fn apply(self, figures: impl Iterator<Item = Option<f64>> + Clone) -> Vec<f32> {
         let known = figures.clone().flatten();
         let count = known.clone().count().max(1) as f64;
         match self {
             Scale::Standard => {
-                let mean = known.clone().map(f64::from).sum::<f64>() / count;
-                let sd = (known.map(|f| (f64::from(f) - mean).powi(2)).sum::<f64>() / count).sqrt();
+                // The unit does not matter, so the largest is 1 and no square is too large.
+                let unit = known.clone().fold(0.0, |most: f64, f| most.max(f.abs()));
+                let unit = if unit > 0.0 { unit } else { 1.0 };
+                let mean = known.clone().map(|f| f / unit).sum::<f64>() / count;
+                let sd = (known.map(|f| (f / unit - mean).powi(2)).sum::<f64>() / count).sqrt();
                 // Where all are equal none stands out.
                 let scale = if sd > 0.0 { 1.0 / sd } else { 0.0 };
-                figures.map(|f| f.map_or(0.0, |f| ((f64::from(f) - mean) * scale) as f32)).collect()
+                figures.map(|f| f.map_or(0.0, |f| ((f / unit - mean) * scale) as f32)).collect()
             }
             Scale::Rank => {
-                let mut sorted: Vec<f32> = known.collect();
-                sorted.sort_unstable_by(f32::total_cmp);
-                let middle = |f: f32| {
+                let mut sorted: Vec<f64> = known.collect();
+                sorted.sort_unstable_by(f64::total_cmp);
+                let middle = |f: f64| {
                     let (below, to) =
                         (sorted.partition_point(|s| *s < f), sorted.partition_point(|s| *s <= f));
                     ((below + to) as f64 / (2.0 * count) - 0.5) as f32
@@ -234,7 +237,7 @@ pub struct Request<'a> {
     /// How often the user saw each: the exact counter beside the model.
     pub times_seen: &'a [u32],
     /// What the caller thinks of each.
-    pub relevance: &'a [f32],
+    pub relevance: &'a [f64],
     /// See [`list_key`].
     pub key: [u64; 2],
 }
@@ -325,7 +328,7 @@ impl<'a> Reranker<'a> {
             .half
             .map(|half| self.model.ratio.familiarity_of(workspace, &self.users, half, &self.tasks, &known));
         let mut scores = scores.into_iter().flatten();
-        let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f32), &u32)| Candidate {
+        let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f64), &u32)| Candidate {
             relevance: *relevance,
             familiarity: match task {
                 Some(task) if scored(task) => scores.next(),
@@ -355,8 +358,8 @@ mod tests {
     use crate::rng::Rng;
     use proptest::prelude::*;
 
-    fn list(rows: &[(f32, Option<f32>, u32)]) -> Vec<Candidate> {
-        let candidate = |(relevance, familiarity, times_seen): &(f32, Option<f32>, u32)| Candidate {
+    fn list(rows: &[(f64, Option<f32>, u32)]) -> Vec<Candidate> {
+        let candidate = |(relevance, familiarity, times_seen): &(f64, Option<f32>, u32)| Candidate {
             relevance: *relevance,
             familiarity: *familiarity,
             times_seen: *times_seen,
@@ -398,6 +401,13 @@ mod tests {
         let percent: Vec<Candidate> =
             rows.iter().map(|c| Candidate { relevance: 1000.0 + 100.0 * c.relevance, ..*c }).collect();
         assert_eq!(indices(&at(0.4), &rows), indices(&at(0.4), &percent));
+        // Times and other large numbers differ in their last digits, and squares of the largest are no numbers.
+        for unit in [1e-9, 1e290] {
+            let fine: Vec<Candidate> =
+                rows.iter().map(|c| Candidate { relevance: unit * (1.7e9 + c.relevance), ..*c }).collect();
+            assert_eq!(indices(&at(0.0), &fine), [1, 2, 3, 0]);
+            assert_eq!(indices(&at(0.4), &fine), indices(&at(0.4), &rows));
+        }
         // By ranks any rising function will do.
         let rank = RerankConfig { scale: Scale::Rank, ..at(0.4) };
         let bent: Vec<Candidate> =
@@ -458,7 +468,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_item_has_one_place_and_mmr_is_as_written(
-            rows in prop::collection::vec((-5.0f32..5.0, prop::option::of(-4.0f32..4.0), 0u32..4), 1..30),
+            rows in prop::collection::vec((-5.0f64..5.0, prop::option::of(-4.0f32..4.0), 0u32..4), 1..30),
             angles in prop::collection::vec(0.0f32..6.0, 30),
             lambda in 0.0f32..=1.0, explore in 0.0f32..=1.0,
         ) {
@@ -492,7 +502,7 @@ mod tests {
 
     #[test]
     fn lots_give_every_item_its_share_and_depend_on_the_name_alone() {
-        let rows = list(&(0..10).map(|i| (10.0 - i as f32, Some(0.0), 0)).collect::<Vec<_>>());
+        let rows = list(&(0..10).map(|i| (10.0 - f64::from(i), Some(0.0), 0)).collect::<Vec<_>>());
         let config = RerankConfig { explore: 0.4, ..RerankConfig::default() };
         let mut explored = 0;
         let mut last = 0;

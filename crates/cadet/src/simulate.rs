@@ -336,8 +336,8 @@ impl SimulationConfig {
             let reranker = Reranker::new(model, model.ratio.halves(&model.features)?, config)?;
             let tasks: Vec<Vec<Option<TaskId>>> =
                 offers.iter().map(|o| o.iter().map(|(item, _)| Some(TaskId(*item))).collect()).collect();
-            let relevance: Vec<Vec<f32>> =
-                offers.iter().map(|o| o.iter().map(|(_, r)| *r).collect()).collect();
+            let relevance: Vec<Vec<f64>> =
+                offers.iter().map(|o| o.iter().map(|(_, r)| f64::from(*r)).collect()).collect();
             let seen: Vec<Vec<u32>> = (0u32..)
                 .zip(offers)
                 .map(|(user, offer)| {
@@ -365,7 +365,7 @@ impl SimulationConfig {
         let list = |(user, offer): (usize, &Vec<(u32, f32)>)| {
             let seen = |item: u32| counts.get(user * self.items + item as usize).copied().unwrap_or(0);
             let candidate = |(item, relevance): &(u32, f32)| Candidate {
-                relevance: *relevance,
+                relevance: f64::from(*relevance),
                 familiarity: None,
                 times_seen: seen(*item),
             };

@@ -53,6 +53,7 @@ const FILES: [&str; 5] = [MANIFEST, WEIGHTS, USERS, ITEMS, EXPOSURES];
 
 /// Writes a model folder, beside its place first, then moved there.
 pub fn save(model: &Model, folder: &Path) -> Result<()> {
+    let folder = &target(folder)?;
     check_place(folder)?;
     clear_leftovers(folder);
     let partial = own_name(folder, "partial");
@@ -66,10 +67,19 @@ pub fn save(model: &Model, folder: &Path) -> Result<()> {
 
 /// Checks, before any work is done, that a model could be written there.
 pub fn check_writable(folder: &Path) -> Result<()> {
+    let folder = &target(folder)?;
     check_place(folder)?;
     let probe = own_name(folder, "probe");
     fs::create_dir_all(&probe).map_err(|e| Error::io(folder, e))?;
     fs::remove_dir(&probe).map_err(|e| Error::io(folder, e))
+}
+
+/// The folder that a link stands for, so that the link stays one.
+fn target(folder: &Path) -> Result<PathBuf> {
+    match folder.is_symlink() {
+        true => fs::canonicalize(folder).map_err(|e| Error::io(folder, e)),
+        false => Ok(folder.to_owned()),
+    }
 }
 
 /// Only a model folder with nothing else in it, or an empty folder, is ever replaced.

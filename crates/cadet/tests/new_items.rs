@@ -293,26 +293,20 @@ fn trained_items_stay_and_unseen_ones_stand_for_the_population() {
 fn users_that_come_with_features_join() {
     let (model, world, _) = tiny();
     // 6000 is user 3 by another name; 6001 sees nothing.
-    let features = || {
-        let rows = [model.features.row(3), model.features.row(9)].concat();
-        Some(Instances::new(model.features.width(), rows).unwrap())
-    };
-    let join = |model: &Model, events: &[(u32, u32)]| {
-        let mut arriving = arrivals(model, events);
-        arriving.users.intern(IdRef::Int(6_001)).unwrap();
-        let empty = ExposuresBuilder::new().build(arriving.items.len(), arriving.users.len()).unwrap();
-        arriving.exposures = arriving.exposures.merged(&empty).unwrap();
-        arriving
-    };
+    let rows = [model.features.row(3), model.features.row(9)].concat();
+    let features = Some(Instances::new(model.features.width(), rows).unwrap());
+    let mut arriving = arrivals(&model, &[(77, 6_000), (77, 6_000)]);
+    arriving.users.intern(IdRef::Int(6_001)).unwrap();
+    let empty = ExposuresBuilder::new().build(arriving.items.len(), arriving.users.len()).unwrap();
+    arriving.exposures = arriving.exposures.merged(&empty).unwrap();
     let mut with = model.clone();
-    let added =
-        add(&mut with, Arrivals { features: features(), ..join(&model, &[(77, 6_000), (77, 6_000)]) })
-            .unwrap();
-    assert_eq!((added.new_users, added.new_items, added.events), (1, 1, 2));
-    assert_eq!((with.users.len(), with.features.len()), (model.users.len() + 1, model.users.len() + 1));
+    let added = add(&mut with, Arrivals { features, ..arriving }).unwrap();
+    assert_eq!((added.new_users, added.new_items, added.events), (2, 1, 2));
+    assert_eq!((with.users.len(), with.features.len()), (model.users.len() + 2, model.users.len() + 2));
     let (user, item) = (with.users.get(IdRef::Int(6_000)).unwrap(), with.items.get(IdRef::Int(77)).unwrap());
     assert_eq!(with.exposures.audience(TaskId(item)).times_seen(user), 2, "what they saw is counted");
-    assert_eq!(with.users.get(IdRef::Int(6_001)), None, "who saw nothing stays outside");
+    let other = with.users.get(IdRef::Int(6_001)).unwrap();
+    assert_eq!(with.features.row(other), model.features.row(9));
     // The item stands where user 3 would have put it, and joins nothing to the population.
     let mut same = model.clone();
     add_events(&mut same, &[(77, 3), (77, 3)]);

@@ -8,7 +8,7 @@ use cadet::{Exposures, IdRef, TaskId};
 fn request<'a>(
     user: u32,
     tasks: &'a [Option<TaskId>],
-    relevance: &'a [f32],
+    relevance: &'a [f64],
     times_seen: &'a [u32],
 ) -> Request<'a> {
     let key = list_key(IdRef::Int(i64::from(user)), None);
@@ -28,8 +28,8 @@ fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
     let expected = worlds::familiarity(&model, &users);
     let tasks: Vec<Option<TaskId>> = (0..30).map(|t| Some(TaskId(t))).collect();
     // A relevance that likes what is familiar, as those of recommenders do.
-    let relevance: Vec<Vec<f32>> =
-        users.iter().map(|u| expected.iter().map(|row| row[*u as usize]).collect()).collect();
+    let relevance: Vec<Vec<f64>> =
+        users.iter().map(|u| expected.iter().map(|row| f64::from(row[*u as usize])).collect()).collect();
     let counts: Vec<Vec<u32>> = users.iter().map(|u| seen(&model.exposures, *u, &tasks)).collect();
     let requests: Vec<Request<'_>> =
         users.iter().map(|u| request(*u, &tasks, &relevance[*u as usize], &counts[*u as usize])).collect();
@@ -76,7 +76,7 @@ fn the_cap_and_strangers_on_a_real_model() {
         let config = RerankConfig { lambda: 0.9, ..RerankConfig::default() };
         let lists = Reranker::new(&model, halves(), config).unwrap().rerank(&[nobody]).unwrap();
         assert_eq!(lists[0].places.iter().map(|p| p.index).collect::<Vec<_>>(), [3, 2, 1, 0]);
-        let broken = Request { relevance: &[1.0, f32::NAN, 0.0, 0.0], ..nobody };
+        let broken = Request { relevance: &[1.0, f64::NAN, 0.0, 0.0], ..nobody };
         let error = reranker.rerank(&[broken]).unwrap_err().to_string();
         assert!(error.contains("relevance: must be a finite number, found NaN"), "{error}");
     }

@@ -6,6 +6,7 @@ use cadet::decide::{Rule, adjusted};
 use cadet::model::Model;
 use cadet::scorer::{Halves, Scorer, Verdict};
 use cadet::{IdRef, TaskId, store};
+use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values};
 use rayon::prelude::*;
 use serde_json::json;
@@ -96,8 +97,11 @@ struct Flagged {
     tested: usize,
     basis: Basis,
     held_out: usize,
-    users: Vec<(u32, Verdict, f64, u32)>,
+    users: Vec<(u32, Verdict, f64, Seen)>,
 }
+
+/// How often, and when last.
+type Seen = (u32, u32);
 
 fn flag(
     job: &Job<'_>,
@@ -106,16 +110,18 @@ fn flag(
     rule: Rule,
     exclude_seen: bool,
 ) -> cadet::Result<Flagged> {
-    let seen = |place: u32| job.people.seen(place, task).0;
-    let tested: Vec<(u32, u32)> =
-        places.iter().map(|p| (*p, seen(*p))).filter(|(_, seen)| !exclude_seen || *seen == 0).collect();
+    let tested: Vec<(u32, Seen)> = places
+        .iter()
+        .map(|p| (*p, job.people.seen(*p, task)))
+        .filter(|(_, seen)| !exclude_seen || seen.0 == 0)
+        .collect();
     let ready = job.scorer.task(task)?;
     let numbers: Vec<u32> = tested.iter().map(|(place, _)| *place).collect();
     let verdicts = ready.verdicts(&job.halves.select(&numbers));
     let adjusted = adjusted(verdicts.iter().map(|v| v.p_value));
     let flags = rule.flags(&verdicts, &adjusted);
     let all = tested.iter().zip(verdicts).zip(adjusted).zip(flags);
-    let mut users: Vec<(u32, Verdict, f64, u32)> = all
+    let mut users: Vec<(u32, Verdict, f64, Seen)> = all
         .filter(|(_, flag)| *flag)
         .map(|((((place, seen), verdict), adjusted), _)| (*place, verdict, adjusted, *seen))
         .collect();
@@ -132,6 +138,7 @@ fn table(path: &std::path::Path) -> Result<TableWriter> {
         ("p_value", Kind::F32),
         ("adjusted_p", Kind::F64),
         ("times_seen", Kind::U32),
+        ("last_seen", Kind::Time),
     ];
     Ok(TableWriter::create(path, None, &columns)?)
 }
@@ -142,7 +149,7 @@ impl Flagged {
         let names: Vec<IdRef<'_>> = self.users.iter().map(|u| job.people.name(u.0)).collect();
         let of = |f: fn(&Verdict) -> f32| self.users.iter().map(|u| f(&u.1)).collect::<Vec<f32>>();
         let adjusted: Vec<f64> = self.users.iter().map(|u| u.2).collect();
-        let seen: Vec<u32> = self.users.iter().map(|u| u.3).collect();
+        let (seen, last): (Vec<u32>, Vec<u32>) = self.users.iter().map(|u| u.3).unzip();
         Ok(writer.write(&[
             Values::Id(&items),
             Values::Id(&names),
@@ -151,13 +158,15 @@ impl Flagged {
             Values::F32(&of(|v| v.p_value)),
             Values::F64(&adjusted),
             Values::U32(&seen),
+            Values::Time(&last),
         ])?)
     }
 
     fn json(&self, job: &Job<'_>, rule: Rule) -> serde_json::Value {
-        let user = |(place, v, adjusted, seen): &(u32, Verdict, f64, u32)| {
+        let user = |(place, v, adjusted, seen): &(u32, Verdict, f64, Seen)| {
             json!({"user_id": id_json(job.people.name(*place)), "familiarity": v.familiarity, "quantile": v.quantile,
-                   "p_value": v.p_value, "adjusted_p": adjusted, "times_seen": seen})
+                   "p_value": v.p_value, "adjusted_p": adjusted, "times_seen": seen.0,
+                   "last_seen": (seen.1 > 0).then(|| iso(seen.1))})
         };
         json!({
             "item_id": id_json(job.model.items.name(self.task.0)), "rule": rule, "tested": self.tested,
@@ -206,12 +215,14 @@ impl Flagged {
                     number(v.quantile.into()),
                     number(v.p_value.into()),
                     number(*adjusted),
-                    seen.to_string(),
+                    seen.0.to_string(),
+                    iso(seen.1),
                 ]
             })
             .collect();
         if !rows.is_empty() {
-            let header = ["user", "familiarity", "quantile", "p-value", "adjusted p", "times seen"];
+            let header =
+                ["user", "familiarity", "quantile", "p-value", "adjusted p", "times seen", "last seen"];
             text += &format!("\n{}", output::table(&header, &rows));
         }
         let more = self.users.len().saturating_sub(most);

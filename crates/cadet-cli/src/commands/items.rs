@@ -28,7 +28,8 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         log.exposures = log.exposures.merged(&empty)?;
     }
     let Log { repeated, without_ids, strangers, .. } = log;
-    let earlier_without_ids = model.events.is_empty();
+    let (had_ids, had_others) =
+        (!model.events.is_empty(), (model.events.len() as u64) < model.exposures.event_count());
     let twice = log.exposures.event_count() - log.exposures.len() as u64;
     let added = items::add(
         &mut model,
@@ -51,7 +52,13 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             source.path.display()
         );
     }
-    let again = added.known_pairs > 0 && (without_ids > 0 || earlier_without_ids);
+    let again = added.known_pairs > 0 && (without_ids > 0 || had_others);
+    if without_ids > 0 && had_ids {
+        tracing::warn!(
+            "{} here without an event_id, which earlier exposures had: what comes without one counts again if it comes again",
+            many(without_ids, "row")
+        );
+    }
     if again || (without_ids > 0 && log.sources.len() > 1 && twice > 0) {
         tracing::warn!(
             "{} (user, item) pairs were in the model already and {} stand in these files more than once, and all count: where shards may overlap, an event_id column in all of them, from training on, keeps events from counting twice",
@@ -66,9 +73,10 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             many(strangers.users, "user"),
             match (&model.factors, &args.users) {
                 (Some(_), _) => "it learns features from exposures, and only when it is trained",
-                (None, None) => "add these files again with --users for their features",
-                (None, Some(_)) =>
-                    "their features are not in --users; add these files again when they are known",
+                (None, _) if without_ids > 0 => {
+                    "add their rows, and not the others again, with --users for their features (these files have no event_id)"
+                }
+                (None, _) => "add these files again with --users for their features",
             }
         );
     }
@@ -130,9 +138,21 @@ fn everybody(args: &ItemsAdd, model: &Model) -> Result<(Ids, Option<Instances>)>
     let Some(path) = &args.users else { return Ok((users, None)) };
     let (ids, features) = people::given(path, model, &args.log)?;
     let mut rows = Vec::new();
-    for u in (0..ids.len() as u32).filter(|u| model.users.get(ids.name(*u)).is_none()) {
-        users.intern(ids.name(u))?;
-        rows.extend_from_slice(features.row(u));
+    let mut changed = 0;
+    for u in 0..ids.len() as u32 {
+        match model.users.get(ids.name(u)) {
+            Some(known) => changed += usize::from(model.features.row(known) != features.row(u)),
+            None => {
+                users.intern(ids.name(u))?;
+                rows.extend_from_slice(features.row(u));
+            }
+        }
+    }
+    if changed > 0 {
+        tracing::warn!(
+            "{} of --users with other features than the model has for them: it keeps its own until it is trained again",
+            many(changed, "user")
+        );
     }
     Ok((users, Some(Instances::new(features.width(), rows)?)))
 }

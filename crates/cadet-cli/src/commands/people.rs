@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use cadet::model::Model;
 use cadet::{At, Error, Exposures, IdRef, Ids, Instances, TaskId};
-use cadet_data::{Columns, ReadOptions, UserOptions, read_exposures_into, read_users};
+use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
 
+use super::columns;
 use crate::args::{LogFlags, UserFlags};
 use crate::output;
 
@@ -29,11 +30,15 @@ impl<'a> People<'a> {
     /// The model's users, and those that the flags name.
     pub(crate) fn read(model: &'a Model, flags: &UserFlags, log: &LogFlags) -> Result<Self> {
         let others = match (&flags.users, flags.exposures.is_empty()) {
+            (Some(_), _) if model.factors.is_some() => {
+                let why = "this model learned its features from exposures, so it takes none from a file: give --exposures, or train with --users";
+                return Err(Error::config("--users", why).into());
+            }
             (Some(path), _) => {
                 let (ids, features) = given(path, model, log)?;
                 Some(Others { ids, features, exposures: None })
             }
-            (None, false) => Some(folded_in(model, flags, log)?),
+            (None, false) => folded_in(model, flags, log)?,
             (None, true) => None,
         };
         Ok(Self { model, others })
@@ -134,13 +139,14 @@ impl<'a> People<'a> {
 /// Reads features of users that a model is to score, and makes them ready for its net.
 pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags) -> Result<(Ids, Instances)> {
     if model.factors.is_some() {
-        let why = "this model learned its features from exposures, so it takes none from a file: give --exposures, or train with --users";
+        let why = "this model learned its features from exposures, so it takes none from a file: only training with --users makes one that does";
         return Err(Error::config("--users", why).into());
     }
     let names = &model.manifest.data.feature_columns;
     let options = UserOptions {
         user: log.user_col.clone(),
         columns: (!names.is_empty()).then(|| names.clone()),
+        trained: true,
         skip_bad: log.skip_bad,
     };
     let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;
@@ -157,13 +163,13 @@ pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags) -> Result<(Ids, 
     Ok((table.ids, table.features))
 }
 
-/// Folds users in from their own exposures, with the item side as it is.
-fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Others> {
+/// Folds users in from their own exposures, with the item side as it is; `None` where nobody can be.
+fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<Others>> {
     let Some(factors) = &model.factors else {
         let why = "this model takes users' features from a file: give --users";
         return Err(Error::config("--exposures", why).into());
     };
-    let columns = Columns { user: log.user_col.clone(), item: log.item_col.clone(), ..Columns::default() };
+    let columns = columns(log, &flags.events);
     let settings = &model.manifest.settings;
     let options = ReadOptions {
         columns,
@@ -185,13 +191,9 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Others>
     let known = read.users.len() - ids.len();
     if known > 0 {
         tracing::warn!(
-            "{} users of --exposures are the model's own and keep their features",
-            output::count(known)
+            "{} of --exposures: the model's own, with the features they have",
+            output::many(known, "user")
         );
-    }
-    if ids.is_empty() {
-        let what = "every user in it is one of the model's: there is nobody to fold in";
-        return Err(Error::data(&flags.exposures[0], At::File, what).into());
     }
     // Only items that were trained on have a vector to fold in with.
     let known_items = factors.item_count();
@@ -218,11 +220,10 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Others>
         others.intern(ids.name(u))?;
     }
     if others.is_empty() {
-        let what = "nobody in it saw an item that was there in training: there is nobody to fold in";
-        return Err(Error::data(&flags.exposures[0], At::File, what).into());
+        return Ok(None);
     }
     let exposures = exposures.keep_instances(&has_some);
     let mut features = factors.fold_in(&exposures)?;
     model.standard.apply(&mut features)?;
-    Ok(Others { ids: others, features, exposures: Some(exposures) })
+    Ok(Some(Others { ids: others, features, exposures: Some(exposures) }))
 }

@@ -130,7 +130,7 @@ fn config(args: &Rerank, seed: Option<u64>) -> RerankConfig {
 }
 
 /// The first places by relevance alone, which is what the caller would have shown.
-fn by_relevance(relevance: &[f32], most: usize) -> Vec<usize> {
+fn by_relevance(relevance: &[f64], most: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..relevance.len()).collect();
     order.sort_by(|a, b| relevance[*b].total_cmp(&relevance[*a]));
     order.truncate(most);
@@ -152,7 +152,7 @@ struct Rows {
     half: Option<u32>,
     tasks: Vec<Option<TaskId>>,
     times_seen: Vec<u32>,
-    relevance: Vec<f32>,
+    relevance: Vec<f64>,
     key: [u64; 2],
 }
 
@@ -205,6 +205,12 @@ impl<'a> Job<'a> {
         Ok((reranked, first))
     }
 
+    /// When a user last saw an item, 0 where that never was or is not known.
+    fn last_seen(&self, user: u32, item: u32, times_seen: u32) -> u32 {
+        let pair = self.halves[user as usize].zip(self.tasks[item as usize]).filter(|_| times_seen > 0);
+        pair.map_or(0, |(place, task)| self.people.seen(place, task).1)
+    }
+
     fn status(&self, user: u32, item: u32) -> &'static str {
         let standing = self.tasks[item as usize].map(|task| self.model.standing(task));
         match (standing, self.halves[user as usize]) {
@@ -234,10 +240,11 @@ impl Table {
         columns.extend([
             ("item_id", Kind::Id),
             ("rank", Kind::U32),
-            ("relevance", Kind::F32),
+            ("relevance", Kind::F64),
             ("score", Kind::F32),
             ("familiarity", Kind::F32),
             ("times_seen", Kind::U32),
+            ("last_seen", Kind::Time),
             ("placed_by", Kind::Str),
             ("status", Kind::Str),
         ]);
@@ -253,7 +260,8 @@ impl Table {
         let count = reranked.iter().map(|list| list.places.len()).sum();
         let (mut users, mut names, mut items) =
             (Vec::with_capacity(count), Vec::<IdRef<'_>>::new(), Vec::with_capacity(count));
-        let (mut ranks, mut seen) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut ranks, mut seen, mut last) =
+            (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut relevance, mut scores, mut familiarity) =
             (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
         let (mut placed, mut statuses) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -270,6 +278,7 @@ impl Table {
                 scores.push(place.score);
                 familiarity.push(candidate.familiarity.unwrap_or(f32::NAN));
                 seen.push(candidate.times_seen);
+                last.push(job.last_seen(list.user, item, candidate.times_seen));
                 placed.push(name(place.by));
                 statuses.push(job.status(list.user, item));
             }
@@ -286,10 +295,11 @@ impl Table {
         columns.extend([
             Values::Id(&items),
             Values::U32(&ranks),
-            Values::F32(&relevance),
+            Values::F64(&relevance),
             Values::F32(&scores),
             Values::F32(&familiarity),
             Values::U32(&seen),
+            Values::Time(&last),
             Values::Str(&placed),
             Values::Str(&statuses),
         ]);
@@ -327,7 +337,7 @@ impl Figures {
     fn of(reranker: &Reranker<'_>, request: &Request<'_>, list: &Reranked, order: &[usize]) -> Self {
         let known = |figure: Option<f64>| figure.map_or((0.0, 0), |f| (f, 1));
         let rows = || order.iter().map(|i| list.candidates[*i]);
-        let relevance = rows().map(|c| f64::from(c.relevance)).sum::<f64>() / order.len().max(1) as f64;
+        let relevance = rows().map(|c| c.relevance).sum::<f64>() / order.len().max(1) as f64;
         let distance =
             |a: usize, b: usize| reranker.distance(request.tasks[order[a]], request.tasks[order[b]]);
         Self {

@@ -29,6 +29,9 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     if args.top.is_some() && !args.all {
         return Err(Usage("--top goes with --all: name the pairs, or score all of them".into()).into());
     }
+    if args.top == Some(0) {
+        return Err(Usage("--top: must be at least 1".into()).into());
+    }
     // A wrong file is told before the model is loaded.
     let open = |path| PairReader::open(path, &columns(&args.log, &EventFlags::default()), args.log.skip_bad);
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;

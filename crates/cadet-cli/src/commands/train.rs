@@ -104,7 +104,8 @@ fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
     };
     let Some(path) = &args.users else { return Ok(joined) };
     let columns = args.feature_cols.clone();
-    let options = UserOptions { user: args.log.user_col.clone(), columns, skip_bad: args.log.skip_bad };
+    let options =
+        UserOptions { user: args.log.user_col.clone(), columns, trained: false, skip_bad: args.log.skip_bad };
     let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
     output::warn_skipped(&table.skipped);
     let aligned = align(&table, &joined.users, args.log.skip_bad)?;
