@@ -24,45 +24,31 @@ const RATES: [f64; 6] = [0.02, 0.05, 0.1, 0.2, 0.3, 0.4];
 /// At least this share of the tested users are members of the audience.
 const MEMBERS: [f64; 2] = [0.9, 0.5];
 
-/// What the p-values of the tested item rest on.
-#[derive(Clone, Copy, PartialEq)]
-enum From {
-    Own,
-    Pooled,
-}
+/// What the p-values of the tested item rest on, and how many items a world has to have for that: few items have members
+/// enough of their own, many do not.
+const CASES: [(Basis, usize); 2] = [(Basis::Own, 16), (Basis::Similar, 96)];
 
-impl From {
-    const ALL: [From; 2] = [From::Own, From::Pooled];
-
-    fn name(self) -> &'static str {
-        match self {
-            From::Own => "own",
-            From::Pooled => "pooled",
-        }
-    }
-
-    /// Few items have members enough of their own, many do not.
-    fn items(self) -> usize {
-        match self {
-            From::Own => 16,
-            From::Pooled => 96,
-        }
+fn name(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Own => "own",
+        Basis::Similar => "similar",
+        Basis::All => "all",
     }
 }
 
 /// One repetition: a world, a model, an item.
 struct Outcome {
-    from: From,
+    basis: Basis,
     members: f64,
     rate: f64,
     seed: u64,
     found: Discoveries,
 }
 
-fn world(from: From, seed: u64) -> WorldConfig {
+fn world(items: usize, seed: u64) -> WorldConfig {
     WorldConfig {
         users: 1_600,
-        items: from.items(),
+        items,
         exposures: 30_000,
         features: 8,
         tastes: 3,
@@ -88,24 +74,24 @@ fn settings(seed: u64) -> Settings {
 }
 
 /// The largest item whose p-values rest on what is asked for.
-fn item(model: &Model, from: From) -> Option<TaskId> {
+fn item(model: &Model, basis: Basis) -> Option<TaskId> {
     let size = |t: &TaskId| (model.exposures.audience(*t).instances.len(), std::cmp::Reverse(t.0));
-    let fits = |t: &TaskId| (model.calibrator.basis(t.0) == Basis::Own) == (from == From::Own);
+    let fits = |t: &TaskId| model.calibrator.basis(t.0) == basis;
     (0..model.items.len() as u32).map(TaskId).filter(fits).max_by_key(size)
 }
 
-fn repetition(from: From, seed: u64) -> cadet::Result<Vec<Outcome>> {
+fn repetition((basis, items): (Basis, usize), seed: u64) -> cadet::Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
-    let world: World = world(from, seed).make()?;
+    let world: World = world(items, seed).make()?;
     let model = fit(world.log()?, &settings(seed), &mut Unwatched)?;
-    let Some(task) = item(&model, from) else { return Ok(outcomes) };
+    let Some(task) = item(&model, basis) else { return Ok(outcomes) };
     for members in MEMBERS {
         let trial = world.trial(&model, task, members, seed)?;
         let adjusted = adjusted(trial.verdicts.iter().map(|v| v.p_value));
         for rate in RATES {
             let flags = Rule::FalseDiscovery(rate).flags(&trial.verdicts, &adjusted);
             let found = Discoveries::count(&flags, &trial.is_fresh);
-            outcomes.push(Outcome { from, members, rate, seed, found });
+            outcomes.push(Outcome { basis, members, rate, seed, found });
         }
     }
     Ok(outcomes)
@@ -114,14 +100,14 @@ fn repetition(from: From, seed: u64) -> cadet::Result<Vec<Outcome>> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::args().nth(1).ok_or("name the folder to write to")?;
     let mut all = Vec::new();
-    for from in From::ALL {
-        let each = (1..=REPETITIONS).into_par_iter().map(|seed| repetition(from, seed));
+    for case in CASES {
+        let each = (1..=REPETITIONS).into_par_iter().map(|seed| repetition(case, seed));
         all.extend(each.collect::<cadet::Result<Vec<_>>>()?.into_iter().flatten());
     }
     let mut raw = String::from("p_values_from,members,rate,seed,flagged,false,fresh\n");
     for o in &all {
         let Discoveries { flagged, false_ones, fresh } = o.found;
-        let from = o.from.name();
+        let from = name(o.basis);
         writeln!(raw, "{from},{},{},{},{flagged},{false_ones},{fresh}", o.members, o.rate, o.seed)?;
     }
     let mut summary = String::from(
@@ -134,7 +120,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
          as common in the audience as in the population. p-values rest on members held out for validation. Members of\n\
          both kinds are drawn and split alike and never trained on, which is all that the promise needs. A false discovery\n\
          is a member that is flagged.\n\n\
-         p-values from: **own**, the largest of 16 items, with at least 100 held-out members of its own; **pooled**, the\n\
+         p-values from: **own**, the largest of 16 items, with at least 100 held-out members of its own; **similar**, the\n\
          largest of 96 items that has fewer, so that held-out members of similar items stand beside its own. For these the\n\
          promise is not proven: it holds as far as the audiences are alike.\n\
          Members: their share among the tested users is at least this.\n\
@@ -149,10 +135,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         series: vec![Series::new("equal", vec![(0.0, 0.0), (0.4, 0.4)]).dashed()],
         ..Lines::default()
     };
-    for (from, members) in From::ALL.into_iter().flat_map(|from| MEMBERS.map(|members| (from, members))) {
+    for (basis, members) in CASES.into_iter().flat_map(|(basis, _)| MEMBERS.map(|members| (basis, members))) {
         let (mut points, mut band) = (Vec::new(), Vec::new());
         for rate in RATES {
-            let cell = || all.iter().filter(move |o| (o.from, o.members, o.rate) == (from, members, rate));
+            let cell = || all.iter().filter(move |o| (o.basis, o.members, o.rate) == (basis, members, rate));
             let Some(share) = Summary::of(cell().map(|o| o.found.false_share())) else { continue };
             let power = Summary::of(cell().map(|o| o.found.power())).map_or(0.0, |p| p.mean);
             let error = share.sd / (share.count as f64).sqrt();
@@ -160,14 +146,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             band.push((share.mean - 2.0 * error, share.mean + 2.0 * error));
             let line = format!(
                 "| {} | {members} | {} | {rate} | {:.3} ± {error:.3} | {power:.2} |",
-                from.name(),
+                name(basis),
                 share.count,
                 share.mean
             );
             println!("{line}");
             writeln!(summary, "{line}")?;
         }
-        let name = format!("{}, at least {:.0} % members", from.name(), 100.0 * members);
+        let name = format!("{}, at least {:.0} % members", name(basis), 100.0 * members);
         lines.series.push(Series::new(name, points).band(band));
     }
     summary += "\nBands in the plot are ± 2 standard errors of the mean.\n";

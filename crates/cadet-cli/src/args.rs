@@ -140,6 +140,13 @@ pub(crate) struct UserFlags {
     pub(crate) events: EventFlags,
 }
 
+impl UserFlags {
+    /// The files that are read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.users.iter().chain(&self.exposures)
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Demo {
     /// Folder for the log, the model and report.html

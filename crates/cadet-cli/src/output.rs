@@ -1,6 +1,7 @@
 //! What people see: tables on stdout, everything else on stderr.
 
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -68,13 +69,27 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if bad_input { 2 } else { 1 })
 }
 
-/// `--` and dashes where an error is about something that has an option: `max_seen: …` is `--max-seen: …` here.
+/// `--` and dashes where an error is about something that the running command has an option for: `max_seen: …` is
+/// `--max-seen: …` here.
 fn as_typed(field: &str) -> Option<String> {
     use clap::CommandFactory;
     let option = field.replace('_', "-");
-    let known = crate::args::Args::command();
-    let mut all = known.get_subcommands().flat_map(clap::Command::get_arguments);
-    all.any(|arg| arg.get_long() == Some(&option)).then(|| format!("--{option}"))
+    let mut command = crate::args::Args::command();
+    for word in std::env::args().skip(1) {
+        command = command.find_subcommand(&word).cloned().unwrap_or(command);
+    }
+    let is_there = command.get_arguments().any(|arg| arg.get_long() == Some(&option));
+    is_there.then(|| format!("--{option}"))
+}
+
+/// Refuses to write over a file that is read.
+pub(crate) fn not_over<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
+    let place = |path: &Path| path.canonicalize().ok().filter(|p| p.is_file());
+    let Some(target) = place(out) else { return Ok(()) };
+    match inputs.into_iter().any(|input| place(input).as_ref() == Some(&target)) {
+        true => Err(Usage(format!("{} is read: choose another file to write", out.display())).into()),
+        false => Ok(()),
+    }
 }
 
 /// What was typed cannot be understood: one line as for every other error. Help and version are no errors.
@@ -88,6 +103,8 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let said = text.split("\n\nUsage:").next().unwrap_or(&text);
     let said = said.split("\n\nFor more information").next().unwrap_or(said);
+    // clap's advice on values that begin with a dash is about positional ones.
+    let said = said.split("\n\n  tip: to pass").next().unwrap_or(said);
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     let _ = writeln!(std::io::stderr(), "cadet: {line} (--help says what there is)");

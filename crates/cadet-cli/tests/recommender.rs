@@ -89,7 +89,7 @@ fn new_items_come_without_training_in_shards_or_at_once() {
     let similar = json(&place, "similar whole --item i18 -n 3");
     let first = similar["similar"][0]["item_id"].as_str().unwrap()[1..].parse::<u32>().unwrap();
     assert_eq!(first % 2, 0, "{similar}");
-    assert!(place.ok("inspect whole").contains("2 added later"));
+    assert!(place.ok("inspect whole").contains("2 placed without training"));
     assert!(place.ok("audience whole --item i18 --mode common -n 3").contains("times seen"));
     assert!(place.ok("explain whole --user 4 --item i18").contains("sum"));
     place.ok("items add model late.csv --fine-tune 3 --out tuned");
@@ -120,11 +120,23 @@ fn what_cannot_be_placed_is_said() {
     for command in ["similar m2", "explain m2 --user 4", "fresh m2"] {
         place.refused(&format!("{command} --item i40"), &["i40", "no exposure yet"]);
     }
-    place.write("lists.csv", "user_id,item_id,relevance\n4,i40,1\n4,i31,2\n");
-    place.ok("rerank m2 lists.csv -o r.csv");
+    place.write("lists.csv", "user_id,item_id,relevance\n4,i40,1\n4,i31,2\n4,i2,3\n");
+    place.ok("rerank m2 lists.csv --lambda 1 -o r.csv");
     let text = fs::read_to_string(place.path("r.csv")).unwrap();
-    let row: Vec<&str> = text.lines().find(|l| l.contains("i40")).unwrap().split(',').collect();
-    assert_eq!((row[5], row[9]), ("0.0", "no_exposure"), "{text}");
+    let row = |item: &str| text.lines().find(|l| l.contains(item)).unwrap().split(',').collect::<Vec<_>>();
+    let empty = row(",i40,");
+    assert_eq!((empty[4], empty[5], empty[9]), ("0.0", "0.0", "no_exposure"), "in the middle: {text}");
+    // Counts and times stand together.
+    let list: String = (0..18).map(|i| format!("4,i{i},{i}\n")).collect();
+    place.write("lists.csv", format!("user_id,item_id,relevance\n{list}"));
+    place.ok("rerank model lists.csv -o r.csv");
+    let text = fs::read_to_string(place.path("r.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    assert!(
+        rows.iter().all(|r| if r[6] == "0" { r[7].is_empty() } else { r[7].starts_with("2026-") }),
+        "{text}"
+    );
+    assert!(rows.iter().any(|r| r[6] != "0"), "{text}");
     // Pairs that were there before count again, and a warning says so.
     place.write("again.csv", "user_id,item_id\n4,i31\n");
     let ran = place.run("items add m2 again.csv --out m3");
@@ -134,7 +146,9 @@ fn what_cannot_be_placed_is_said() {
     place.refused("items add random late.csv --out m4", &["pre-embedding", "--init learned"]);
     place.refused("items add model missing.csv --out m4", &["missing.csv"]);
     place.refused("items add model late.csv --out users.csv", &["users.csv", "not a model folder"]);
-    place.refused("items add model late.csv --out model/inside", &["inside", "lies inside the model"]);
+    for inside in ["model/inside", "model/deep/inside", "./model/x/"] {
+        place.refused(&format!("items add model late.csv --out {inside}"), &["lies inside the model"]);
+    }
     place.refused("items add model --out m4", &["EXPOSURES"]);
     assert!(!place.path("m4").exists());
 }
@@ -173,8 +187,15 @@ fn users_that_come_with_features_stay_and_what_they_saw_counts() {
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
     assert_eq!((rows[0][5], rows[0][7]), ("2", "ok"), "{text}");
     assert_eq!((rows[1][5], rows[1][7]), ("0", "ok"), "{text}");
+    let fresh = json(&place, "fresh m2 --item i18 --below 99");
+    let new = fresh["users"].as_array().unwrap().iter().find(|u| u["user_id"] == "new").unwrap().clone();
+    assert_eq!((&new["times_seen"], &new["last_seen"]), (&2.into(), &Value::Null));
+    let old = fresh["users"].as_array().unwrap().iter().find(|u| u["user_id"] == "4").unwrap().clone();
+    assert_eq!(old["times_seen"], 1);
+    // They were never trained on, so all of them can be measured on.
+    assert!(place.ok("inspect m2").contains("2 of them joined later"));
     let seen = json(&place, "audience m2 --item i18 -n 500 --exclude-seen");
-    assert!(seen["users"].as_array().unwrap().iter().all(|u| u["user_id"] != "new" && u["user_id"] != 4));
+    assert!(seen["users"].as_array().unwrap().iter().all(|u| u["user_id"] != "new" && u["user_id"] != "4"));
     // Who is known keeps the features of the training, and that is said.
     place.write("changed.csv", "user_id,lean,noise\n4,9,9\nnew,-1,0.5\n");
     let ran = place.run("items add m2 --users changed.csv --out m3");
@@ -477,6 +498,16 @@ fn what_is_typed_wrong_is_told_in_one_line() {
     place.refused("rerank model lists.csv --max-seen 0 -o r.csv", &["--max-seen"]);
     place.refused("score model log.csv -o no/such/s.csv", &["s.csv", "no folder no/such"]);
     place.refused("user model --user -5", &["\"-5\""]);
+    place.write("lists.csv", "u,i,relevance,list_id\n4,i1,1,a\n4,i1,2,b\n5,i1,2,a\n4,i1,3,b\n");
+    let named = "rerank model lists.csv --user-col u --item-col i";
+    place.refused(&format!("{named} -o r.csv"), &["lists.csv line 5", "stands twice"]);
+    let ran = place.run(&format!("{named} --skip-bad -o r.csv"));
+    assert!(ran.code == 0 && ran.err.contains("lists.csv line 5"), "{}", ran.err);
+    assert!(fs::read_to_string(place.path("r.csv")).unwrap().starts_with("u,list_id,i,rank,"));
+    place.refused(&format!("{named} --skip-bad -o ./lists.csv"), &["lists.csv is read"]);
+    place.write("empty.csv", "user_id,item_id\n");
+    place.refused("train empty.csv --out m", &["empty.csv", "no rows"]);
+    assert!(place.ok("items add model empty.csv --out m5").contains("0 exposures added"));
     place.refused(
         "explain model --user 4 --item i2 --report no/such/r.html",
         &["r.html", "no folder no/such"],

@@ -1,5 +1,7 @@
 //! Who was shown what: any number of files in, one [`Log`] out.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use cadet::{At, Error, Exposures, Ids, Result};
@@ -46,11 +48,13 @@ pub struct ReadOptions {
     pub now: Option<u32>,
     /// Splits the log in two by time.
     pub cut: Option<Cut>,
-    /// Numbers of events that were read before, see [`Log::events`]: they are not read again.
+    /// Numbers of events that were read before, see [`Log::events`], best ascending: they are not read again.
     pub seen: Vec<u64>,
     /// Leaves out the rows of users that have no number before reading starts, and their events: see
     /// [`Log::strangers`].
     pub known_users_only: bool,
+    /// Whether files without any row will do.
+    pub may_be_empty: bool,
 }
 
 /// Where the future begins.
@@ -159,7 +163,11 @@ pub fn read_exposures_into(
     let sizes: Vec<Option<u64>> = files.iter().map(|(path, _)| size(path)).collect();
     let total_bytes = sizes.iter().copied().sum();
     let mut events = Events::new();
-    let mut seen = Seen { old: options.seen.iter().copied().collect(), ..Seen::default() };
+    let mut seen = Seen::default();
+    let mut old = Cow::Borrowed(&options.seen);
+    if !old.is_sorted() {
+        old.to_mut().sort_unstable();
+    }
     let (mut strangers, mut of_strangers) = (Ids::new(), 0);
     let mut skipped = Skipped::default();
     let (mut rows, mut done) = (0, 0);
@@ -173,7 +181,7 @@ pub fn read_exposures_into(
         let mut stream = Stream::open(path, shape, &columns, true)?;
         let mut bad = BadRows::new(options.skip_bad);
         let mut waiting: Vec<Numbered> = Vec::new();
-        let (repeated_before, kept_before) = (seen.repeated, seen.new.len() as u64 + seen.without_ids);
+        let (repeated_before, rows_before) = (seen.repeated, rows);
         loop {
             let known = Known { users: &users, items: &items };
             let mut flush = || waiting.drain(..).try_for_each(|block| block.flush(&mut events));
@@ -188,7 +196,7 @@ pub fn read_exposures_into(
                 if options.known_users_only {
                     of_strangers += block.drop_new_users(&mut strangers)?;
                 }
-                seen.drop_repeated(&mut block);
+                seen.drop_repeated(&old, &mut block);
                 waiting.push(block.number(&mut users, &mut items)?);
             }
             progress(Progress { bytes: done + stream.taken(), total_bytes, rows });
@@ -196,11 +204,10 @@ pub fn read_exposures_into(
         bad.report(path, &mut skipped);
         let bytes = size.unwrap_or(stream.taken());
         done += bytes;
-        let all_repeated =
-            seen.repeated > repeated_before && seen.new.len() as u64 + seen.without_ids == kept_before;
+        let all_repeated = rows > rows_before && seen.repeated - repeated_before == rows - rows_before;
         sources.push(SourceInfo { path: path.clone(), bytes, all_repeated });
     }
-    if events.is_empty() && seen.repeated == 0 && of_strangers == 0 {
+    if events.is_empty() && seen.repeated == 0 && of_strangers == 0 && !options.may_be_empty {
         return Err(no_rows(&files, &skipped));
     }
     let (tasks, instances) = (items.len(), users.len());
@@ -241,20 +248,21 @@ pub fn read_exposures_into(
 /// Which events were read.
 #[derive(Default)]
 struct Seen {
-    old: std::collections::HashSet<u64>,
+    met: HashSet<u64>,
     new: Vec<u64>,
     repeated: u64,
     without_ids: u64,
 }
 
 impl Seen {
-    /// Leaves out the rows of events that were read before.
-    fn drop_repeated(&mut self, block: &mut Block) {
+    /// Leaves out the rows of events that were read before; `old` ones ascend.
+    fn drop_repeated(&mut self, old: &[u64], block: &mut Block) {
         let Some(ids) = block.event_ids.take() else {
             self.without_ids += block.events.len() as u64;
             return;
         };
-        let fresh: Vec<bool> = ids.iter().map(|id| self.old.insert(*id)).collect();
+        let fresh: Vec<bool> =
+            ids.iter().map(|id| old.binary_search(id).is_err() && self.met.insert(*id)).collect();
         self.new.extend(ids.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(id, _)| *id));
         let repeated = fresh.iter().filter(|fresh| !**fresh).count() as u64;
         if repeated > 0 {
@@ -299,7 +307,7 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<(PathBuf, FileShape)>> {
             }
         }
     }
-    let mut places = std::collections::HashSet::new();
+    let mut places = HashSet::new();
     for (path, _) in &files {
         let place = path.canonicalize().unwrap_or_else(|_| path.clone());
         if !places.insert(place) {

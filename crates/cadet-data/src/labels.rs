@@ -6,7 +6,7 @@ use std::path::Path;
 use cadet::{At, Error, Ids, Result};
 
 use crate::rows::{self, Cell};
-use crate::skipped::{Fault, Reason, clip, no_column, one_column};
+use crate::skipped::{Fault, Reason, clip, no_column, no_twins};
 
 /// Users with their labels.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +34,8 @@ pub fn read_labels(path: &Path, user: &str) -> Result<Labels> {
     let mut known: Vec<HashMap<String, u32>> = Vec::new();
     let mut places: Vec<At> = Vec::new();
     let mut choose = |names: &[String]| {
-        let place = one_column(path, user, names)?;
+        no_twins(path, names)?;
+        let place = names.iter().position(|name| name == user);
         let place = place.ok_or_else(|| no_column(path, user, "--user-col", names))?;
         let mut chosen = vec![place];
         chosen.extend((0..names.len()).filter(|i| *i != place));

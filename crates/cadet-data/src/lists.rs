@@ -239,7 +239,7 @@ fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32
         clip(&user)
     );
     // What came through a pipe is gone.
-    let files = if path.as_os_str() == "-" { Vec::new() } else { source::files(path)? };
+    let files = source::files(path)?.into_iter().filter(|file| file.is_file());
     let mut met = 0;
     for file in files {
         let mut place = None;
@@ -259,8 +259,8 @@ fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32
             Ok(Ok(()))
         };
         let mut choose = |columns: &[String]| Ok(choose(&file, options, columns)?.0);
-        rows::read(&file, options.skip_bad, &mut choose, &mut each)?;
-        if let Some(at) = place {
+        let read = rows::read(&file, options.skip_bad, &mut choose, &mut each);
+        if let (Ok(_), Some(at)) = (read, place) {
             return Ok(Error::data(&file, at, what));
         }
     }

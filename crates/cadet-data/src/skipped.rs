@@ -184,10 +184,13 @@ pub(crate) fn nearest<'a>(wanted: &str, candidates: &'a [String]) -> Option<&'a 
 /// The error for a column that is not there.
 pub(crate) fn no_column(path: &Path, wanted: &str, flag: &str, found: &[String]) -> Error {
     if let [one] = found
-        && one.contains(';')
+        && let Some(sign) = one.chars().find(|c| ";|\t".contains(*c))
     {
-        let what =
-            format!("one column, {}: expected commas (or tabs in a .tsv) between columns, not ;", clip(one));
+        let what = format!(
+            "one column, {}: expected commas (or tabs in a .tsv) between columns, not {}",
+            clip(one),
+            sign.escape_debug()
+        );
         return Error::data(path, At::File, what);
     }
     const SHOWN: usize = 20;
@@ -209,6 +212,15 @@ pub(crate) fn one_column(path: &Path, wanted: &str, found: &[String]) -> cadet::
     match places.next() {
         None => Ok(first),
         Some(_) => Err(Error::data(path, At::File, format!("column {} stands twice", clip(wanted)))),
+    }
+}
+
+/// Refuses columns that stand twice.
+pub(crate) fn no_twins(path: &Path, found: &[String]) -> cadet::Result<()> {
+    let mut met = std::collections::HashSet::new();
+    match found.iter().find(|name| !met.insert(name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(Error::data(path, At::File, format!("column {} stands twice", clip(name)))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cadet::{At, Error, Ids, Instances, Result};
 
 use crate::rows::{self, Cell, finite};
-use crate::skipped::{Fault, Reason, Skipped, clip, no_column, one_column};
+use crate::skipped::{Fault, Reason, Skipped, clip, no_column, no_twins, one_column};
 
 /// More features than this are taken for a mistake.
 const MOST_FEATURES: usize = 1 << 20;
@@ -93,9 +93,7 @@ fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<us
             }
         }
         None => {
-            for name in names {
-                one_column(path, name, names)?;
-            }
+            no_twins(path, names)?;
             chosen.extend((0..names.len()).filter(|i| *i != user));
         }
     }

@@ -76,6 +76,11 @@ fn pixels_generalisation_and_mnist_run() {
     smoke("table3", &["--k", "2", "--init", "learned10"], folder.path());
     assert_eq!(rows(folder.path())[0].0, "cifar10,ratio,conditional,learned10,raw,2,2,1");
     let folder = tempfile::tempdir().unwrap();
+    let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn"];
+    let printed = smoke("table3", &drawn, folder.path());
+    assert!(printed.contains("(Algorithm 1)"), "{printed}");
+    assert_eq!(rows(folder.path())[0].0, "cifar10,ratio,conditional,label,raw,2,2,1");
+    let folder = tempfile::tempdir().unwrap();
     smoke("generalise", &["--k", "2", "--input", "features"], folder.path());
     let found = rows(folder.path());
     let tested: Vec<&str> = found.iter().map(|(n, _)| n.rsplit(',').nth(1).unwrap()).collect();

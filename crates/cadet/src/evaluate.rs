@@ -108,8 +108,7 @@ pub fn evaluate(
         .filter(|t| measured.get(t.0 as usize) == Some(&true))
         .collect();
     if tasks.is_empty() {
-        let why =
-            "no held-out user was exposed to an item that can be measured: raise `test`, or give other data";
+        let why = "no held-out user was exposed to an item that can be measured: train with a larger --test, or give other data";
         return Err(Error::config("evaluation", why));
     }
     let mut rng = Rng::at(seed, Purpose::Evaluation, [0, 0]);

@@ -176,10 +176,10 @@ fn state(model: &Model, pre: &PreEmbedding, task: TaskId) -> ItemState {
     }
     let mut state = ItemState { mass: 0.0, sums: vec![0.0; pre.heads.width()] };
     let Ok(rule) = model.manifest.settings.split() else { return state };
-    let audience = model.exposures.audience(task);
+    let (audience, trained) = (model.exposures.audience(task), model.trained_users());
     let members: Vec<(u32, f32)> = (0..audience.instances.len())
         .map(|i| (audience.instances[i], audience.weight(i)))
-        .filter(|(u, _)| rule.part(model.users.name(*u)) == Part::Train)
+        .filter(|(u, _)| (*u as usize) < trained && rule.part(model.users.name(*u)) == Part::Train)
         .collect();
     let rows = members.iter().flat_map(|(u, _)| model.features.row(*u)).copied().collect();
     let Ok(x) = Instances::new(model.features.width(), rows) else { return state };

@@ -121,8 +121,16 @@ impl Exposures {
         Ok(self)
     }
 
-    /// These exposures and others, over the same numbers of tasks and instances: counts and weights add up, the later
-    /// time stays. What comes out does not depend on which of them were there first.
+    /// The same exposures among at least so many tasks and instances: those that are more have seen nothing.
+    pub fn widened(mut self, tasks: usize, instances: usize) -> Self {
+        let end = self.instances.len() as u64;
+        self.offsets.resize(self.offsets.len().max(tasks + 1), end);
+        self.instance_count = self.instance_count.max(instances);
+        self
+    }
+
+    /// These exposures and others, tasks and instances numbered alike: counts and weights add up, the later time stays.
+    /// What comes out does not depend on which of them were there first.
     pub fn merged(&self, other: &Exposures) -> Result<Self> {
         let tasks = self.task_count().max(other.task_count());
         let total = self.len() + other.len();

@@ -9,6 +9,10 @@
 //! A trained item keeps its trained embedding, however many exposures come later: they count in what users have seen,
 //! and in nothing else until the model is trained again.
 
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
 use crate::exposures::{Exposures, TaskId};
 use crate::ids::Ids;
 use crate::instances::Instances;
@@ -79,6 +83,13 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
     if items.len() < known_items {
         let (expected, found) = (known_items, items.len());
         return Err(Error::Shape { what: "items the model knows", expected, found });
+    }
+    let moved = |old: &Ids, new: &Ids| (0..old.len() as u32).any(|i| new.get(old.name(i)) != Some(i));
+    if moved(&model.users, &users) || moved(&model.items, &items) {
+        return Err(Error::config(
+            "arrivals",
+            "the model's own users and items must come first, in its order",
+        ));
     }
     if let Some(features) = &features {
         let width = model.features.width();
@@ -151,7 +162,7 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
     model.exposures = model.exposures.merged(&exposures)?;
     model.items = items;
     model.trained.resize(model.items.len(), false);
-    borrow_calibration(model, &added, known_items)?;
+    borrow_calibration(model, &added)?;
     model.events.extend(events);
     model.events.sort_unstable();
     model.events.dedup();
@@ -171,21 +182,29 @@ pub fn add(model: &mut Model, arrivals: Arrivals) -> Result<Added> {
     Ok(added)
 }
 
-/// p-values of an added item rest on the held-out users of the group of the trained item that is most like it.
-fn borrow_calibration(model: &mut Model, added: &Added, known_items: usize) -> Result<()> {
+/// p-values of an added item rest on the held-out users of the group of trained items whose middle is nearest to it.
+fn borrow_calibration(model: &mut Model, added: &Added) -> Result<()> {
     let embeddings = model.ratio.embeddings()?;
-    let trained: Vec<u32> = (0..known_items as u32).filter(|t| model.trained[*t as usize]).collect();
-    let nearest = |row: &[f32]| {
-        let distance =
-            |t: &u32| -> f32 { embeddings.row(*t).iter().zip(row).map(|(a, b)| (a - b).powi(2)).sum() };
-        trained.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)))
-    };
-    let mut changed: Vec<TaskId> = added.embedded.iter().chain(&added.empty).copied().collect();
-    changed.sort_unstable();
-    for task in changed {
-        let group = nearest(embeddings.row(task.0)).map_or(0, |t| model.calibrator.group[t as usize]);
-        model.calibrator.join(task.0, group);
+    let width = embeddings.width();
+    let mut middles: BTreeMap<u32, (f32, Vec<f32>)> = BTreeMap::new();
+    for t in (0..embeddings.len() as u32).filter(|t| model.trained[*t as usize]) {
+        let (count, sum) =
+            middles.entry(model.calibrator.group[t as usize]).or_insert_with(|| (0.0, vec![0.0; width]));
+        *count += 1.0;
+        sum.iter_mut().zip(embeddings.row(t)).for_each(|(s, v)| *s += v);
     }
+    let nearest = |row: &[f32]| {
+        let distance = |(count, sum): &(f32, Vec<f32>)| -> f32 {
+            sum.iter().zip(row).map(|(s, v)| (s / count - v).powi(2)).sum()
+        };
+        let near = middles.iter().min_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
+        near.map_or(0, |(group, _)| *group)
+    };
+    let changed: Vec<TaskId> = added.embedded.iter().chain(&added.empty).copied().collect();
+    let mut joined: Vec<(TaskId, u32)> =
+        changed.par_iter().map(|task| (*task, nearest(embeddings.row(task.0)))).collect();
+    joined.sort_unstable();
+    joined.into_iter().for_each(|(task, group)| model.calibrator.join(task.0, group));
     Ok(())
 }
 

@@ -43,7 +43,7 @@ pub struct Model {
     pub reference: Instances,
     /// Turns quantiles into p-values.
     pub calibrator: Calibrator,
-    /// What the pre-embedding model said about the audiences of items that came after training.
+    /// What the pre-embedding model said about the audiences of items that were not trained and that `items::add` placed.
     pub states: BTreeMap<TaskId, ItemState>,
     /// Numbers of the events seen so far, ascending, where events have ids: none of them counts twice.
     pub events: Vec<u64>,
@@ -66,7 +66,7 @@ pub struct ItemState {
 pub enum Standing {
     /// It was trained.
     Trained,
-    /// It came later: its embedding is what the pre-embedding model makes of its audience.
+    /// It was not trained: its embedding is what the pre-embedding model makes of its audience.
     Added,
     /// It came later and nobody is known to have seen it: its audience is taken for the population's.
     Empty,
@@ -83,6 +83,12 @@ impl Model {
             Some(_) => Standing::Empty,
             None => Standing::Untrained,
         }
+    }
+
+    /// How many users training saw; the others joined later.
+    pub fn trained_users(&self) -> usize {
+        self.users.len()
+            - self.manifest.added.iter().map(|a| a.new_users).sum::<usize>().min(self.users.len())
     }
 
     /// The items that have an embedding to score with.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exposures::TaskId;
 use crate::ids::IdRef;
-use crate::model::{Model, Standing};
+use crate::model::Model;
 use crate::rng::{Purpose, Rng};
 use crate::scorer::Halves;
 use crate::split::name_hash;
@@ -80,7 +80,7 @@ impl Default for RerankConfig {
     }
 }
 
-/// One item of a list, as reranking sees it. When the user last saw it would stand here too.
+/// One item of a list, as reranking sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
     /// What the caller thinks of it; more is better, any unit.
@@ -330,12 +330,7 @@ impl<'a> Reranker<'a> {
         let mut scores = scores.into_iter().flatten();
         let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f64), &u32)| Candidate {
             relevance: *relevance,
-            familiarity: match task {
-                Some(task) if scored(task) => scores.next(),
-                // An audience that nobody is known to belong to is taken for the population.
-                Some(task) if self.model.standing(*task) == Standing::Empty => request.half.map(|_| 0.0),
-                _ => None,
-            },
+            familiarity: task.filter(scored).and_then(|_| scores.next()),
             times_seen: *times_seen,
         };
         request.tasks.iter().zip(request.relevance).zip(request.times_seen).map(candidate).collect()

@@ -76,9 +76,11 @@ pub fn check_writable(folder: &Path) -> Result<()> {
 
 /// The folder that a link stands for, so that the link stays one.
 fn target(folder: &Path) -> Result<PathBuf> {
-    match folder.is_symlink() {
-        true => fs::canonicalize(folder).map_err(|e| Error::io(folder, e)),
-        false => Ok(folder.to_owned()),
+    // Without the slash at the end that a shell may have put there.
+    let plain: PathBuf = folder.components().collect();
+    match plain.is_symlink() {
+        true => fs::canonicalize(&plain).map_err(|e| Error::io(folder, e)),
+        false => Ok(plain),
     }
 }
 
@@ -87,8 +89,9 @@ fn check_place(folder: &Path) -> Result<()> {
     if folder.file_name().is_none() {
         return Err(Error::store(folder, "a model needs a folder of its own: name one"));
     }
-    if let Some(parent) = folder.parent().filter(|parent| is_model(parent)) {
-        let what = format!("lies inside the model {}: choose another --out", parent.display());
+    let place = std::path::absolute(folder).map_err(|e| Error::io(folder, e))?;
+    if let Some(around) = place.ancestors().skip(1).find(|around| is_model(around)) {
+        let what = format!("lies inside the model {}: choose another --out", around.display());
         return Err(Error::store(folder, what));
     }
     let refuse =

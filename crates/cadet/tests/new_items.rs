@@ -273,8 +273,7 @@ fn trained_items_stay_and_unseen_ones_stand_for_the_population() {
     all.push((old as u32, trained_user));
     let mut arriving = arrivals(&grown, &all);
     arriving.items.intern(IdRef::Int(77)).unwrap();
-    let empty = ExposuresBuilder::new().build(arriving.items.len(), arriving.users.len()).unwrap();
-    arriving.exposures = arriving.exposures.merged(&empty).unwrap();
+    arriving.exposures = arriving.exposures.widened(arriving.items.len(), arriving.users.len());
     let added = add(&mut grown, arriving).unwrap();
     assert_eq!((added.known_pairs, added.trained_again, added.new_users), (1, 1, 0));
     assert_eq!(added.events, all.len() as u64);
@@ -291,14 +290,13 @@ fn trained_items_stay_and_unseen_ones_stand_for_the_population() {
 
 #[test]
 fn users_that_come_with_features_join() {
-    let (model, world, _) = tiny();
+    let (model, _, _) = tiny();
     // 6000 is user 3 by another name; 6001 sees nothing.
     let rows = [model.features.row(3), model.features.row(9)].concat();
     let features = Some(Instances::new(model.features.width(), rows).unwrap());
     let mut arriving = arrivals(&model, &[(77, 6_000), (77, 6_000)]);
     arriving.users.intern(IdRef::Int(6_001)).unwrap();
-    let empty = ExposuresBuilder::new().build(arriving.items.len(), arriving.users.len()).unwrap();
-    arriving.exposures = arriving.exposures.merged(&empty).unwrap();
+    arriving.exposures = arriving.exposures.widened(arriving.items.len(), arriving.users.len());
     let mut with = model.clone();
     let added = add(&mut with, Arrivals { features, ..arriving }).unwrap();
     assert_eq!((added.new_users, added.new_items, added.events), (2, 1, 2));
@@ -324,7 +322,12 @@ fn users_that_come_with_features_join() {
     let mut without = model.clone();
     let error = add(&mut without, arrivals(&model, &[(77, 6_000)])).unwrap_err().to_string();
     assert!(error.contains("users with features"), "{error}");
-    assert_eq!(world.features.len(), model.users.len());
+    assert_eq!((without.users.len(), without.items.len()), (model.users.len(), model.items.len()));
+    // The model's own come first.
+    let mut mixed = arrivals(&model, &[(77, 3)]);
+    mixed.users = ids((0..300).rev());
+    let error = add(&mut without, mixed).unwrap_err().to_string();
+    assert!(error.contains("must come first"), "{error}");
 }
 
 #[test]
@@ -334,7 +337,7 @@ fn an_item_too_small_to_train_on_is_placed_by_what_was_seen_of_it() {
     let settings = Settings { min_exposures: few + 1, ..tiny_settings() };
     let model = fit(log_of(&world), &settings).unwrap();
     let small = (0..30).map(TaskId).find(|t| model.standing(*t) == Standing::Untrained).unwrap();
-    // Anything that is added will do, and a shard of its own exposures comes on top.
+    // Anything that is added will do.
     let mut grown = model.clone();
     let added = add_events(&mut grown, &[(900, 5)]);
     assert!(added.embedded.contains(&small));
@@ -342,6 +345,10 @@ fn an_item_too_small_to_train_on_is_placed_by_what_was_seen_of_it() {
     assert_eq!(grown.states[&small].mass, model.exposures.mass(small));
     let more = add_events(&mut grown, &[(901, 5)]);
     assert_eq!(more.embedded.len(), 1, "it is placed once");
+    // Exposures of its own come on top.
+    let IdRef::Int(name) = model.items.name(small.0) else { panic!("items are numbered") };
+    assert_eq!(add_events(&mut grown, &[(name as u32, 5)]).embedded, [small]);
+    assert_eq!(grown.states[&small].mass, model.exposures.mass(small) + 1.0);
 }
 
 #[test]

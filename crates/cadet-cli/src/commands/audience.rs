@@ -17,6 +17,9 @@ use crate::args::{Audience, Global, Mode};
 use crate::output;
 
 pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
+    args.out
+        .as_ref()
+        .map_or(Ok(()), |out| output::not_over(out, args.filter.iter().chain(args.users.files())))?;
     let model = store::load(&args.model)?;
     let people = People::read(&model, &args.users, &args.log)?;
     let places = chosen(args, &people)?;
@@ -29,7 +32,8 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         Standing::Empty => {
             tracing::warn!("{name} has no exposure yet: nobody is more familiar with it than anybody else");
         }
-        _ => drop(find_scored(&model, name)?),
+        Standing::Untrained => return find_scored(&model, name).map(|_| ()),
+        Standing::Trained | Standing::Added => {}
     }
     let found = search.top(task)?;
     if let Some(path) = &args.out {
@@ -165,7 +169,7 @@ impl Search<'_> {
         table.finish()?;
         let left_out = self.model.items.len() - tasks.len();
         if left_out > 0 {
-            tracing::warn!("{} items without an embedding are left out", output::count(left_out));
+            tracing::warn!("left out {} without an embedding", output::many(left_out, "item"));
         }
         match global.json {
             true => output::print_json(&json!({"out": path, "items": tasks.len(), "rows": rows})),

@@ -146,7 +146,11 @@ fn known(args: &Eval, model: &Model, users: Ids) -> Result<(Ids, Option<Instance
         let all = vec![true; users.len()];
         return Ok((users, None, all));
     }
-    let given = args.users.as_ref().map(|path| people::given(path, model, &args.log)).transpose()?;
+    let given = args
+        .users
+        .as_ref()
+        .map(|path| people::given(path, model, &args.log, "leave --users out"))
+        .transpose()?;
     let (mut rows, mut keep) = (Vec::new(), Vec::new());
     for user in 0..users.len() as u32 {
         let name = users.name(user);

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc};
 use cadet::metrics::Summary;
-use cadet::model::Model;
+use cadet::model::{Model, Standing};
 use cadet::split::Part;
-use cadet::{Error, IdRef, Ids, InstanceId, Instances, store};
+use cadet::{Error, IdRef, Ids, InstanceId, Instances, TaskId, store};
 use cadet_data::{
     Kind, LabelColumn, Labels, Log, ReadOptions, TableWriter, Values, movielens, read_exposures_into,
     read_labels,
@@ -71,10 +71,9 @@ fn measured(model: &Model, held: &Held) -> Vec<bool> {
     if held.users.iter().all(|u| *u >= known) {
         model.scored().iter().for_each(|t| measured[t.0 as usize] = true);
     }
-    let left_out = held
-        .targets
-        .audiences()
-        .filter(|(t, a)| !a.instances.is_empty() && measured.get(t.0 as usize) == Some(&false));
+    let is_added =
+        |t: TaskId| measured.get(t.0 as usize) == Some(&false) && model.standing(t) == Standing::Added;
+    let left_out = held.targets.audiences().filter(|(t, a)| !a.instances.is_empty() && is_added(*t));
     let (items, pairs) =
         left_out.fold((0, 0), |(items, pairs), (_, a)| (items + 1, pairs + a.instances.len()));
     if items > 0 {
@@ -87,12 +86,16 @@ fn measured(model: &Model, held: &Held) -> Vec<bool> {
     measured
 }
 
-/// Held out are those of the data who are the model's test users, or whom it has never seen.
+/// Held out are those of the data who are the model's test users, or who were not there in training.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
-    let extra = args.users.as_ref().map(|path| people::given(path, model, &args.log)).transpose()?;
+    let extra = args
+        .users
+        .as_ref()
+        .map(|path| people::given(path, model, &args.log, "leave --users out"))
+        .transpose()?;
     let rule = model.manifest.settings.split()?;
-    let known = model.users.len() as u32;
-    let is_held = |u: u32| u >= known || rule.part(log.users.name(u)) == Part::Test;
+    let (known, trained) = (model.users.len() as u32, model.trained_users() as u32);
+    let is_held = |u: u32| u >= trained || rule.part(log.users.name(u)) == Part::Test;
     let mut flags = vec![false; log.users.len()];
     log.exposures.instances().iter().for_each(|u| flags[*u as usize] = true);
     let mut users: Vec<u32> =
@@ -132,7 +135,7 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
     };
     if users.is_empty() {
         let why =
-            "every user in the data was trained on: train with `test` above 0, or give data of other users";
+            "every user in the data was trained on: train with --test above 0, or give data of other users";
         return Err(Error::config("evaluation", why).into());
     }
     users.iter().for_each(|u| flags[*u as usize] = true);

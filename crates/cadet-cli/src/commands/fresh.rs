@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::people::People;
 use super::{find_scored, id_json};
-use crate::args::{Fresh, Global};
+use crate::args::{Fresh, Global, LogFlags};
 use crate::output;
 
 /// The rate where none is named.
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
         (rate, None, None) => Rule::FalseDiscovery(rate.unwrap_or(RATE)),
     };
     rule.check()?;
+    args.out.as_ref().map_or(Ok(()), |out| output::not_over(out, args.users.files()))?;
     let model = store::load(&args.model)?;
     let people = People::read(&model, &args.users, &args.log)?;
     let scorer = Scorer::new(&model)?;
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
         Some(name) => vec![find_scored(&model, name)?],
         None => model.scored(),
     };
-    let mut writer = args.out.as_deref().map(table).transpose()?;
+    let mut writer = args.out.as_deref().map(|path| table(path, &args.log)).transpose()?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     let bar = output::bar("flagging", Some(tasks.len() as u64));
     let places = job.people.places();
@@ -129,10 +130,10 @@ fn flag(
     Ok(Flagged { task, tested: tested.len(), basis: ready.basis(), held_out: ready.held_out(), users })
 }
 
-fn table(path: &std::path::Path) -> Result<TableWriter> {
+fn table(path: &std::path::Path, log: &LogFlags) -> Result<TableWriter> {
     let columns = [
-        ("item_id", Kind::Id),
-        ("user_id", Kind::Id),
+        (log.item_col.as_str(), Kind::Id),
+        (log.user_col.as_str(), Kind::Id),
         ("familiarity", Kind::F32),
         ("quantile", Kind::F32),
         ("p_value", Kind::F32),

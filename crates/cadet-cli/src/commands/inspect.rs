@@ -28,8 +28,12 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
         row(
             "users",
             format!(
-                "{} × {} features{}",
+                "{}{} × {} features{}",
                 count(m.data.users),
+                match m.data.users - model.trained_users() {
+                    0 => String::new(),
+                    n => format!(", {} of them joined later,", count(n)),
+                },
                 m.data.features,
                 match m.data.learned_features {
                     true => " learned from the exposures",
@@ -45,7 +49,7 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
                 count(model.trained.iter().filter(|t| **t).count()),
                 match model.states.len() {
                     0 => String::new(),
-                    n => format!(", {} added later", count(n)),
+                    n => format!(", {} placed without training", count(n)),
                 }
             ),
         ),

@@ -1,11 +1,11 @@
 //! `cadet items add`: new items, without training again.
 
 use anyhow::Result;
-use cadet::items::{self, Arrivals};
+use cadet::items::{self, Added, Arrivals};
 use cadet::model::{Model, Standing};
 use cadet::trainer::{Signal, Watch};
 use cadet::{Ids, Instances, TaskId, store};
-use cadet_data::{Log, ReadOptions, read_exposures_into, read_ids};
+use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
 use serde_json::json;
 
 use super::{columns, people};
@@ -24,13 +24,18 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         for item in 0..listed.len() as u32 {
             log.items.intern(listed.name(item))?;
         }
-        let empty = cadet::ExposuresBuilder::new().build(log.items.len(), log.users.len())?;
-        log.exposures = log.exposures.merged(&empty)?;
+        log.exposures = log.exposures.widened(log.items.len(), log.users.len());
     }
-    let Log { repeated, without_ids, strangers, .. } = log;
-    let (had_ids, had_others) =
-        (!model.events.is_empty(), (model.events.len() as u64) < model.exposures.event_count());
-    let twice = log.exposures.event_count() - log.exposures.len() as u64;
+    let news = News {
+        had_ids: !model.events.is_empty(),
+        had_others: (model.events.len() as u64) < model.exposures.event_count(),
+        twice: log.exposures.event_count() - log.exposures.len() as u64,
+        repeated: log.repeated,
+        without_ids: log.without_ids,
+        strangers: log.strangers,
+        sources: log.sources,
+    };
+    let named = args.items.iter().chain(&args.users).map(|path| path.display().to_string());
     let added = items::add(
         &mut model,
         Arrivals {
@@ -39,47 +44,12 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             exposures: log.exposures,
             features,
             events: log.events,
-            unknown_user_events: strangers.rows,
-            sources: log.sources.iter().map(|s| s.path.display().to_string()).collect(),
+            unknown_user_events: news.strangers.rows,
+            sources: news.sources.iter().map(|s| s.path.display().to_string()).chain(named).collect(),
         },
     )?;
-    if repeated > 0 {
-        tracing::warn!("left out {} whose event_id was there before", many(repeated, "row"));
-    }
-    for source in log.sources.iter().filter(|s| s.all_repeated) {
-        tracing::warn!(
-            "nothing of {} was new: was it added before, or do its event ids start anew in every file?",
-            source.path.display()
-        );
-    }
-    let again = added.known_pairs > 0 && (without_ids > 0 || had_others);
-    if without_ids > 0 && had_ids {
-        tracing::warn!(
-            "{} here without an event_id, which earlier exposures had: what comes without one counts again if it comes again",
-            many(without_ids, "row")
-        );
-    }
-    if again || (without_ids > 0 && log.sources.len() > 1 && twice > 0) {
-        tracing::warn!(
-            "{} (user, item) pairs were in the model already and {} stand in these files more than once, and all count: where shards may overlap, an event_id column in all of them, from training on, keeps events from counting twice",
-            count(added.known_pairs),
-            count(twice)
-        );
-    }
-    if strangers.rows > 0 {
-        tracing::warn!(
-            "left out {} of {} that the model does not know: {}",
-            many(strangers.rows, "exposure"),
-            many(strangers.users, "user"),
-            match (&model.factors, &args.users) {
-                (Some(_), _) => "it learns features from exposures, and only when it is trained",
-                (None, _) if without_ids > 0 => {
-                    "add their rows, and not the others again, with --users for their features (these files have no event_id)"
-                }
-                (None, _) => "add these files again with --users for their features",
-            }
-        );
-    }
+    news.warn(&added, &model);
+    let News { repeated, strangers, .. } = news;
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
@@ -132,11 +102,68 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     output::print(&text)
 }
 
+/// What was read, beside what counts.
+struct News {
+    /// Whether events of earlier exposures have ids, and whether some have none.
+    had_ids: bool,
+    had_others: bool,
+    /// Events beyond the first of a pair.
+    twice: u64,
+    repeated: u64,
+    without_ids: u64,
+    strangers: Strangers,
+    sources: Vec<SourceInfo>,
+}
+
+impl News {
+    /// Says what was left out, and what may have counted twice.
+    fn warn(&self, added: &Added, model: &Model) {
+        let News { had_ids, had_others, twice, repeated, without_ids, strangers, sources } = self;
+        if *repeated > 0 {
+            tracing::warn!("left out {} whose event_id was there before", many(*repeated, "row"));
+        }
+        for source in sources.iter().filter(|s| s.all_repeated) {
+            tracing::warn!(
+                "nothing of {} was new: was it added before, or do its event ids start anew in every file?",
+                source.path.display()
+            );
+        }
+        if *without_ids > 0 && *had_ids {
+            tracing::warn!(
+                "{} here without an event_id, which earlier exposures had: what comes without one counts again if it comes again",
+                many(*without_ids, "row")
+            );
+        }
+        let again = added.known_pairs > 0 && (*without_ids > 0 || *had_others);
+        if again || (*without_ids > 0 && sources.len() > 1 && *twice > 0) {
+            tracing::warn!(
+                "{} (user, item) pairs were in the model already and {} of a pair came on top of its first, and all count: where shards may overlap, an event_id column in all of them, from training on, keeps events from counting twice",
+                count(added.known_pairs),
+                many(*twice, "row")
+            );
+        }
+        if strangers.rows > 0 {
+            tracing::warn!(
+                "left out {} of {} that the model does not know: {}",
+                many(strangers.rows, "exposure"),
+                many(strangers.users, "user"),
+                match &model.factors {
+                    Some(_) => "it learns features from exposures, and only when it is trained",
+                    None if *without_ids > 0 => {
+                        "add their rows, and not the others again, with --users for their features (these files have no event_id)"
+                    }
+                    None => "add these files again with --users for their features",
+                }
+            );
+        }
+    }
+}
+
 /// The model's users, then those that --users has features for.
 fn everybody(args: &ItemsAdd, model: &Model) -> Result<(Ids, Option<Instances>)> {
     let mut users = model.users.clone();
     let Some(path) = &args.users else { return Ok((users, None)) };
-    let (ids, features) = people::given(path, model, &args.log)?;
+    let (ids, features) = people::given(path, model, &args.log, "train with --users")?;
     let mut rows = Vec::new();
     let mut changed = 0;
     for u in 0..ids.len() as u32 {
@@ -170,6 +197,7 @@ fn read(args: &ItemsAdd, model: &mut Model, users: Ids) -> Result<Log> {
         now: half_life.map(|_| model.manifest.data.latest),
         seen: std::mem::take(&mut model.events),
         known_users_only: true,
+        may_be_empty: true,
         ..ReadOptions::default()
     };
     let bar = output::bar("reading", None);

@@ -15,6 +15,8 @@ use crate::output;
 pub(crate) struct People<'a> {
     model: &'a Model,
     others: Option<Others>,
+    /// Whether others were asked for.
+    given: bool,
 }
 
 /// Users beside those of the model.
@@ -30,23 +32,19 @@ impl<'a> People<'a> {
     /// The model's users, and those that the flags name.
     pub(crate) fn read(model: &'a Model, flags: &UserFlags, log: &LogFlags) -> Result<Self> {
         let others = match (&flags.users, flags.exposures.is_empty()) {
-            (Some(_), _) if model.factors.is_some() => {
-                let why = "this model learned its features from exposures, so it takes none from a file: give --exposures, or train with --users";
-                return Err(Error::config("--users", why).into());
-            }
             (Some(path), _) => {
-                let (ids, features) = given(path, model, log)?;
+                let (ids, features) = given(path, model, log, "give --exposures, or train with --users")?;
                 Some(Others { ids, features, exposures: None })
             }
             (None, false) => folded_in(model, flags, log)?,
             (None, true) => None,
         };
-        Ok(Self { model, others })
+        Ok(Self { model, others, given: flags.users.is_some() || !flags.exposures.is_empty() })
     }
 
     /// The model's users alone.
     pub(crate) fn of(model: &'a Model) -> Self {
-        Self { model, others: None }
+        Self { model, others: None, given: false }
     }
 
     /// The features of everybody, place by place.
@@ -122,10 +120,10 @@ impl<'a> People<'a> {
     pub(crate) fn find(&self, name: &str) -> Result<u32> {
         let found = self.place(IdRef::from_text(name));
         found.ok_or_else(|| {
-            let how = match (&self.model.factors, &self.others) {
-                (_, Some(_)) => "and the file given has no features of this one",
-                (Some(_), None) => "--exposures makes others known, by what they saw",
-                (None, None) => "--users makes others known, by their features",
+            let how = match (&self.model.factors, self.given) {
+                (_, true) => "and what was given makes nobody of that name known",
+                (Some(_), false) => "--exposures makes others known, by what they saw",
+                (None, false) => "--users makes others known, by their features",
             };
             let why = format!(
                 "unknown user {name:?}: the model knows {}; {how}",
@@ -136,10 +134,13 @@ impl<'a> People<'a> {
     }
 }
 
-/// Reads features of users that a model is to score, and makes them ready for its net.
-pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags) -> Result<(Ids, Instances)> {
+/// Reads features of users that a model is to score, and makes them ready for its net. A model that learned its features
+/// takes none: `instead` says what to do.
+pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags, instead: &str) -> Result<(Ids, Instances)> {
     if model.factors.is_some() {
-        let why = "this model learned its features from exposures, so it takes none from a file: only training with --users makes one that does";
+        let why = format!(
+            "this model learned its features from exposures, so it takes none from a file: {instead}"
+        );
         return Err(Error::config("--users", why).into());
     }
     let names = &model.manifest.data.feature_columns;
@@ -176,6 +177,7 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
         skip_bad: log.skip_bad,
         half_life: settings.half_life,
         now: settings.half_life.map(|_| model.manifest.data.latest),
+        may_be_empty: true,
         ..ReadOptions::default()
     };
     let read = read_exposures_into(Ids::new(), model.items.clone(), &flags.exposures, &options, &|_| {})

@@ -23,6 +23,7 @@ const FIRST: usize = 10;
 pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     let config = config(args, global.seed);
     config.check()?;
+    output::not_over(&args.out, [&args.lists].into_iter().chain(args.users.files()))?;
     let options = ListOptions {
         user: args.log.user_col.clone(),
         item: args.log.item_col.clone(),
@@ -235,10 +236,10 @@ impl Table {
     fn create(args: &Rerank, lists: &Lists) -> Result<Self> {
         let named = lists.names.is_some();
         let list = args.list_col.as_deref().unwrap_or("list_id");
-        let mut columns = vec![("user_id", Kind::Id)];
+        let mut columns = vec![(args.log.user_col.as_str(), Kind::Id)];
         columns.extend(named.then_some((list, Kind::Id)));
         columns.extend([
-            ("item_id", Kind::Id),
+            (args.log.item_col.as_str(), Kind::Id),
             ("rank", Kind::U32),
             ("relevance", Kind::F64),
             ("score", Kind::F32),
@@ -276,11 +277,14 @@ impl Table {
                 ranks.push(rank);
                 relevance.push(candidate.relevance);
                 scores.push(place.score);
-                familiarity.push(candidate.familiarity.unwrap_or(f32::NAN));
+                let status = job.status(list.user, item);
+                // Its audience is taken for the population's; for its place, nothing is known.
+                let unknown = if status == NO_EXPOSURE { 0.0 } else { f32::NAN };
+                familiarity.push(candidate.familiarity.unwrap_or(unknown));
                 seen.push(candidate.times_seen);
                 last.push(job.last_seen(list.user, item, candidate.times_seen));
                 placed.push(name(place.by));
-                statuses.push(job.status(list.user, item));
+                statuses.push(status);
             }
         }
         let tally = |counts: &mut [(&'static str, u64)], found: &[&str]| {

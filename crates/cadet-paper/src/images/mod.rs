@@ -79,6 +79,16 @@ pub(crate) enum Against {
     Drawn,
 }
 
+impl Against {
+    /// What tells a model or a journal from that of the usual way.
+    fn suffix(self) -> &'static str {
+        match self {
+            Against::Batch => "",
+            Against::Drawn => "-drawn",
+        }
+    }
+}
+
 /// Which table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
@@ -270,12 +280,8 @@ impl Args {
     /// What figures depend on, besides the row.
     fn about(&self, data: &Data) -> Result<String> {
         let version = env!("CARGO_PKG_VERSION");
-        let against = match self.negatives {
-            Against::Batch => "",
-            Against::Drawn => " drawn negatives",
-        };
         Ok(format!(
-            "cadet {version} {} images {} {:?}{against}",
+            "cadet {version} {} images {} {:?}",
             cadet::Kernel::chosen()?.name(),
             data.digest,
             self.effort()
@@ -290,7 +296,8 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let data = Data::read(&folders, table == Table::Mnist, rows.iter().any(|r| r.input == Input::Raw))?;
     let about = args.about(&data)?;
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
-    let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &about)?;
+    let noted = format!("{about}{}", args.negatives.suffix());
+    let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads as usize).build()?;
@@ -305,7 +312,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let outcomes: Vec<Outcome> =
         journal.into_entries().into_iter().filter(|o| rows.iter().any(|row| o.is_of(row))).collect();
     write_file(&folders.out.join("raw.csv"), &summary::raw(&outcomes))?;
-    let text = summary::text(table, &outcomes, args.effort());
+    let text = summary::text(table, &outcomes, args.effort(), args.negatives);
     write_file(&folders.out.join("summary.md"), &text)?;
     write_file(&folders.out.join("auc.svg"), &summary::plot(table, &outcomes).svg())?;
     crate::output::print(&text)

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use cadet::metrics::Summary;
 use cadet_plot::{Axis, Bar, BarSeries, Bars, WIDE};
 
-use super::Table;
 use super::fit::Effort;
 use super::row::Outcome;
+use super::{Against, Table};
 use crate::output::{command, machine, today};
 
 /// The paper's figures: dataset, method, mode, start, input, k, k tested with, AUC × 100.
@@ -160,7 +160,7 @@ pub(super) fn raw(outcomes: &[Outcome]) -> String {
 }
 
 /// For people.
-pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort) -> String {
+pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: Against) -> String {
     let (title, about) = match table {
         Table::Table2 => (
             "Table 2: CIFAR10",
@@ -181,14 +181,18 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort) -> String
     let mut text = format!(
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nMade on {} by `{}`; {}.\n\
-         Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3), {} over features (5e-3; 4 times as many where\n\
-         embeddings start at random), cosine, batch 256, negatives from the batch (the shared trunk); the paper has 300 epochs\n\
-         with steps. Best epoch by validation images.\n\n",
+         Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random take ten times\n\
+         the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
+         cosine, batch 256, {}; the paper has 300 epochs with steps. Best epoch by validation images.\n\n",
         today(),
         command(),
         machine(),
         effort.raw_epochs,
         effort.feature_epochs,
+        match against {
+            Against::Batch => "negatives from the batch (the shared trunk)",
+            Against::Drawn => "a negative drawn for each positive (Algorithm 1)",
+        },
     );
     let columns = columns(outcomes);
     text += "| method | mode | start | input |";
