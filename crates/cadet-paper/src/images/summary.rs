@@ -203,9 +203,11 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
     columns.iter().for_each(|_| text += "---|");
     text.push('\n');
     for key in keys(table, outcomes) {
+        // One seed has no spread to show.
+        let figure = |s: Summary| if s.count > 1 { format!("{s:.2}") } else { format!("{:.2}", s.mean) };
         let of = |k: usize, n: usize| match cell(outcomes, key, k, n) {
-            Some(s) if s.count as u64 == seeds => format!(" {s:.2} |"),
-            Some(s) => format!(" {s:.2} ({}) |", s.count),
+            Some(s) if s.count as u64 == seeds => format!(" {} |", figure(s)),
+            Some(s) => format!(" {} ({}) |", figure(s), s.count),
             None => " |".to_owned(),
         };
         let _ = write!(text, "| {} | {} | {} | {} |", key.0, key.1, key.2, key.3);
