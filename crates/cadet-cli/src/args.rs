@@ -140,6 +140,20 @@ pub(crate) struct UserFlags {
     pub(crate) events: EventFlags,
 }
 
+/// One item, where it is not all of them.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Which {
+    /// The item, by its id
+    #[arg(
+        long,
+        value_name = "ID",
+        required_unless_present = "all",
+        conflicts_with = "all",
+        allow_negative_numbers = true
+    )]
+    pub(crate) item: Option<String>,
+}
+
 impl UserFlags {
     /// The files that are read.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
@@ -273,15 +287,8 @@ pub(crate) struct Audience {
     /// Model folder
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
-    /// The item, by its id
-    #[arg(
-        long,
-        value_name = "ID",
-        required_unless_present = "all",
-        conflicts_with = "all",
-        allow_negative_numbers = true
-    )]
-    pub(crate) item: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// All items at once, into the file of -o
     #[arg(long)]
     pub(crate) all: bool,
@@ -386,15 +393,8 @@ pub(crate) struct Fresh {
     /// Model folder
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
-    /// The item, by its id
-    #[arg(
-        long,
-        value_name = "ID",
-        required_unless_present = "all",
-        conflicts_with = "all",
-        allow_negative_numbers = true
-    )]
-    pub(crate) item: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Every item that can be scored, each by itself
     #[arg(long, requires = "out")]
     pub(crate) all: bool,

@@ -1,7 +1,7 @@
 //! What people see: tables on stdout, everything else on stderr.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -83,12 +83,17 @@ fn as_typed(field: &str) -> Option<String> {
 }
 
 /// Refuses to write over a file that is read.
-pub(crate) fn not_over<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
-    let place = |path: &Path| path.canonicalize().ok().filter(|p| p.is_file());
-    let Some(target) = place(out) else { return Ok(()) };
-    match inputs.into_iter().any(|input| place(input).as_ref() == Some(&target)) {
-        true => Err(Usage(format!("{} is read: choose another file to write", out.display())).into()),
-        false => Ok(()),
+pub(crate) fn not_over<'a>(
+    out: Option<&PathBuf>,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<()> {
+    let place = |path: &PathBuf| path.canonicalize().ok().filter(|p| p.is_file());
+    let Some(target) = out.and_then(place) else { return Ok(()) };
+    match inputs.into_iter().find(|input| place(input).as_ref() == Some(&target)) {
+        Some(input) => {
+            Err(Usage(format!("{} is read: choose another file to write", input.display())).into())
+        }
+        None => Ok(()),
     }
 }
 

@@ -192,7 +192,6 @@ fn users_that_come_with_features_stay_and_what_they_saw_counts() {
     assert_eq!((&new["times_seen"], &new["last_seen"]), (&2.into(), &Value::Null));
     let old = fresh["users"].as_array().unwrap().iter().find(|u| u["user_id"] == "4").unwrap().clone();
     assert_eq!(old["times_seen"], 1);
-    // They were never trained on, so all of them can be measured on.
     assert!(place.ok("inspect m2").contains("2 of them joined later"));
     let seen = json(&place, "audience m2 --item i18 -n 500 --exclude-seen");
     assert!(seen["users"].as_array().unwrap().iter().all(|u| u["user_id"] != "new" && u["user_id"] != "4"));
@@ -462,6 +461,11 @@ fn added_items_are_measured_on_strangers_only() {
     place.write("other_users.csv", rename("users.csv"));
     let found = json(&place, "eval m2 others.csv --users other_users.csv");
     assert_eq!(found["evaluation"]["exposure_auc"]["count"], 2, "{found}");
+    // Who joins was never trained on, so everybody is measured on, not the test users alone.
+    place.ok("items add m2 --users other_users.csv --out m3");
+    place.write("other_log.csv", rename("log.csv"));
+    let joined = json(&place, "eval m3 other_log.csv");
+    assert_eq!(joined["evaluation"]["users"], 240, "{joined}");
     // The camps tell who saw them.
     assert!(found["evaluation"]["exposure_auc"]["mean"].as_f64().unwrap() > 0.7, "{found}");
 }

@@ -193,16 +193,22 @@ pub(crate) fn no_column(path: &Path, wanted: &str, flag: &str, found: &[String])
         );
         return Error::data(path, At::File, what);
     }
-    const SHOWN: usize = 20;
-    let mut list = found.iter().take(SHOWN).map(|n| clip(n)).collect::<Vec<_>>().join(", ");
-    if found.len() > SHOWN {
-        list.push_str(&format!(" and {} more", found.len() - SHOWN));
-    }
+    let list = listed(found);
     let hint = match nearest(wanted, found) {
         Some(name) => format!("is it {}? then pass {flag} {}", clip(name), clip(name)),
         None => format!("name it with {flag}"),
     };
     Error::data(path, At::File, format!("no column {wanted}; found {list}; {hint}"))
+}
+
+/// Names of columns, the first of them where there are many.
+pub(crate) fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let mut list = names.iter().take(SHOWN).map(|n| clip(n)).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        list.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    list
 }
 
 /// The place of a column, where there is one; no column may stand twice.
@@ -211,8 +217,12 @@ pub(crate) fn one_column(path: &Path, wanted: &str, found: &[String]) -> cadet::
     let first = places.next().map(|(i, _)| i);
     match places.next() {
         None => Ok(first),
-        Some(_) => Err(Error::data(path, At::File, format!("column {} stands twice", clip(wanted)))),
+        Some(_) => Err(twin(path, wanted)),
     }
+}
+
+fn twin(path: &Path, name: &str) -> Error {
+    Error::data(path, At::File, format!("column {} stands twice", clip(name)))
 }
 
 /// Refuses columns that stand twice.
@@ -220,7 +230,7 @@ pub(crate) fn no_twins(path: &Path, found: &[String]) -> cadet::Result<()> {
     let mut met = std::collections::HashSet::new();
     match found.iter().find(|name| !met.insert(name.as_str())) {
         None => Ok(()),
-        Some(name) => Err(Error::data(path, At::File, format!("column {} stands twice", clip(name)))),
+        Some(name) => Err(twin(path, name)),
     }
 }
 

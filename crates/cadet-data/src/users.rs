@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cadet::{At, Error, Ids, Instances, Result};
 
 use crate::rows::{self, Cell, finite};
-use crate::skipped::{Fault, Reason, Skipped, clip, no_column, no_twins, one_column};
+use crate::skipped::{Fault, Reason, Skipped, clip, listed, no_column, no_twins, one_column};
 
 /// More features than this are taken for a mistake.
 const MOST_FEATURES: usize = 1 << 20;
@@ -105,9 +105,7 @@ fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<us
 }
 
 fn not_as_trained(path: &Path, name: &str, wanted: &[String]) -> Error {
-    let list = wanted.iter().take(20).map(|n| clip(n)).collect::<Vec<_>>().join(", ");
-    let more = if wanted.len() > 20 { ", …" } else { "" };
-    let what = format!("no column {}: the model was trained on the features {list}{more}", clip(name));
+    let what = format!("no column {}: the model was trained on the features {}", clip(name), listed(wanted));
     Error::data(path, At::File, what)
 }
 

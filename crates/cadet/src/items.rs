@@ -4,7 +4,8 @@
 //! pre-embedding model's responses to who saw it. Both add up, so exposures may come in any order and in any number of
 //! shards. The embedding follows from the two by the map that training used.
 //!
-//! Users that come with features join the model's: what they see counts, now and later, as much as anybody's. What the population is like, which quantiles and p-values rest on, stays as training saw it.
+//! Users that come with features join the model's: what they see counts, now and later, as much as anybody's. What the
+//! population is like, which quantiles and p-values rest on, stays as training saw it.
 //!
 //! A trained item keeps its trained embedding, however many exposures come later: they count in what users have seen,
 //! and in nothing else until the model is trained again.

@@ -87,8 +87,8 @@ impl Model {
 
     /// How many users training saw; the others joined later.
     pub fn trained_users(&self) -> usize {
-        self.users.len()
-            - self.manifest.added.iter().map(|a| a.new_users).sum::<usize>().min(self.users.len())
+        let joined = self.manifest.added.iter().fold(0usize, |sum, a| sum.saturating_add(a.new_users));
+        self.users.len().saturating_sub(joined)
     }
 
     /// The items that have an embedding to score with.

@@ -17,16 +17,14 @@ use crate::args::{Audience, Global, Mode};
 use crate::output;
 
 pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
-    args.out
-        .as_ref()
-        .map_or(Ok(()), |out| output::not_over(out, args.filter.iter().chain(args.users.files())))?;
+    output::not_over(args.out.as_ref(), args.filter.iter().chain(args.users.files()))?;
     let model = store::load(&args.model)?;
     let people = People::read(&model, &args.users, &args.log)?;
     let places = chosen(args, &people)?;
     let scorer = Scorer::new(&model)?;
     let halves = scorer.halves(&people.features()?)?.select(&places);
     let search = Search { args, model: &model, people: &people, scorer, places, halves };
-    let Some(name) = &args.item else { return search.all(args.out.as_deref(), global) };
+    let Some(name) = &args.which.item else { return search.all(args.out.as_deref(), global) };
     let task = find_item(&model, name)?;
     match model.standing(task) {
         Standing::Empty => {

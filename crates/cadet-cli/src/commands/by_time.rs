@@ -9,9 +9,9 @@ use cadet_data::time::{self, iso};
 use cadet_data::{Cut, Log, ReadOptions, read_exposures};
 use serde_json::json;
 
-use super::eval::{text, write_items};
+use super::columns;
+use super::eval::{given, text, write_items};
 use super::train::Watcher;
-use super::{columns, people};
 use crate::args::{Eval, Global};
 use crate::output::{self, count};
 use crate::settings::Usage;
@@ -146,11 +146,7 @@ fn known(args: &Eval, model: &Model, users: Ids) -> Result<(Ids, Option<Instance
         let all = vec![true; users.len()];
         return Ok((users, None, all));
     }
-    let given = args
-        .users
-        .as_ref()
-        .map(|path| people::given(path, model, &args.log, "leave --users out"))
-        .transpose()?;
+    let given = given(args, model)?;
     let (mut rows, mut keep) = (Vec::new(), Vec::new());
     for user in 0..users.len() as u32 {
         let name = users.name(user);

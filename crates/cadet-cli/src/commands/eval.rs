@@ -1,6 +1,6 @@
 //! `cadet eval`: how good is a model on users it was never trained on?
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc};
@@ -86,13 +86,15 @@ fn measured(model: &Model, held: &Held) -> Vec<bool> {
     measured
 }
 
+/// The users of --users with their features.
+pub(super) fn given(args: &Eval, model: &Model) -> Result<Option<(Ids, Instances)>> {
+    let read = |path: &PathBuf| people::given(path, model, &args.log, "leave --users out");
+    args.users.as_ref().map(read).transpose()
+}
+
 /// Held out are those of the data who are the model's test users, or who were not there in training.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
-    let extra = args
-        .users
-        .as_ref()
-        .map(|path| people::given(path, model, &args.log, "leave --users out"))
-        .transpose()?;
+    let extra = given(args, model)?;
     let rule = model.manifest.settings.split()?;
     let (known, trained) = (model.users.len() as u32, model.trained_users() as u32);
     let is_held = |u: u32| u >= trained || rule.part(log.users.name(u)) == Part::Test;

@@ -26,13 +26,13 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
         (rate, None, None) => Rule::FalseDiscovery(rate.unwrap_or(RATE)),
     };
     rule.check()?;
-    args.out.as_ref().map_or(Ok(()), |out| output::not_over(out, args.users.files()))?;
+    output::not_over(args.out.as_ref(), args.users.files())?;
     let model = store::load(&args.model)?;
     let people = People::read(&model, &args.users, &args.log)?;
     let scorer = Scorer::new(&model)?;
     let halves = scorer.halves(&people.features()?)?;
     let job = Job { model: &model, people, scorer, halves };
-    let tasks = match &args.item {
+    let tasks = match &args.which.item {
         Some(name) => vec![find_scored(&model, name)?],
         None => model.scored(),
     };

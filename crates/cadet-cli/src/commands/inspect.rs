@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
             format!(
                 "{}{} × {} features{}",
                 count(m.data.users),
-                match m.data.users - model.trained_users() {
+                match model.users.len() - model.trained_users() {
                     0 => String::new(),
                     n => format!(", {} of them joined later,", count(n)),
                 },

@@ -23,7 +23,7 @@ const FIRST: usize = 10;
 pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     let config = config(args, global.seed);
     config.check()?;
-    output::not_over(&args.out, [&args.lists].into_iter().chain(args.users.files()))?;
+    output::not_over(Some(&args.out), [&args.lists].into_iter().chain(args.users.files()))?;
     let options = ListOptions {
         user: args.log.user_col.clone(),
         item: args.log.item_col.clone(),

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     if args.top == Some(0) {
         return Err(Usage("--top: must be at least 1".into()).into());
     }
-    output::not_over(&args.out, args.pairs.iter().chain(args.users.files()))?;
+    output::not_over(Some(&args.out), args.pairs.iter().chain(args.users.files()))?;
     // A wrong file is told before the model is loaded.
     let open = |path| PairReader::open(path, &columns(&args.log, &EventFlags::default()), args.log.skip_bad);
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;

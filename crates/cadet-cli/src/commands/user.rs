@@ -21,7 +21,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
-    args.out.as_ref().map_or(Ok(()), |out| output::not_over(out, args.users.files()))?;
+    output::not_over(args.out.as_ref(), args.users.files())?;
     let model = store::load(&args.model)?;
     let people = People::read(&model, &args.users, &args.log)?;
     let place = people.find(&args.user)?;
