@@ -1,11 +1,11 @@
 //! Fully connected layers over plain rows, for models whose inputs are trained too.
 
-use super::gemm::{Then, add_outer, rows_times};
+use super::gemm::{Consecutive, Then, add_outer, rows_times};
 use super::simd::{PAD, Simd};
 use super::{Floats, Kernel, dispatch};
 use crate::rng::Rng;
 
-/// Rows that are worked on together.
+/// Rows whose part of a gradient is added up together.
 const TILE: usize = 64;
 
 /// A layer `out = x·W + b`; both widths are padded to a multiple of 16, and the padding stays 0.
@@ -109,34 +109,19 @@ fn rows<V: Simd, const R: usize>(
     then: Then,
     out: &mut [f32],
 ) {
-    let starts = [start.as_ptr(); TILE];
-    for (x, out) in x.chunks(TILE * depth).zip(out.chunks_mut(TILE * width)) {
-        let (x, count) = pointers(x, depth);
-        // SAFETY: `product` checked the sizes, and the dispatcher has the instructions of V.
-        unsafe {
-            rows_times::<V, R>(&x[..count], depth, &starts, w.as_ptr(), width, out.as_mut_ptr(), then);
-        }
-    }
+    let (count, x) = (x.len() / depth, Consecutive { first: x.as_ptr(), stride: depth });
+    let start = Consecutive { first: start.as_ptr(), stride: 0 };
+    // SAFETY: `product` checked the sizes, and the dispatcher has the instructions of V.
+    unsafe { rows_times::<V, R>(count, x, depth, start, w.as_ptr(), width, out.as_mut_ptr(), then) };
 }
 
 #[inline(always)]
 fn outer<V: Simd, const R: usize>(x: &[f32], depth: usize, d: &[f32], width: usize, w: &mut [f32]) {
     for (x, d) in x.chunks(TILE * depth).zip(d.chunks(TILE * width)) {
-        let (x, count) = pointers(x, depth);
+        let (count, x) = (x.len() / depth, Consecutive { first: x.as_ptr(), stride: depth });
         // SAFETY: `backward` checked the sizes, and the dispatcher has the instructions of V.
-        unsafe { add_outer::<V, R>(&x[..count], depth, d.as_ptr(), width, w.as_mut_ptr()) };
+        unsafe { add_outer::<V, R>(count, x, depth, d.as_ptr(), width, w.as_mut_ptr()) };
     }
-}
-
-#[inline(always)]
-fn pointers(x: &[f32], depth: usize) -> ([*const f32; TILE], usize) {
-    let mut rows = [x.as_ptr(); TILE];
-    let mut count = 0;
-    for (to, row) in rows.iter_mut().zip(x.chunks_exact(depth)) {
-        *to = row.as_ptr();
-        count += 1;
-    }
-    (rows, count)
 }
 
 #[cfg(test)]

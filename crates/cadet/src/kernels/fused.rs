@@ -10,7 +10,7 @@
 //! and when scoring once per task, `Wx·x` once per instance. Work goes in tiles of 32 pairs whose
 //! activations stay in the first-level cache from the forward pass to the last gradient.
 
-use super::gemm::{Then, add_outer, rows_times};
+use super::gemm::{Consecutive, Rows, Then, add_outer, rows_times};
 use super::pointwise::{drop_units, mix, softplus_and_slopes};
 use super::simd::{PAD, Simd, prefetch};
 use super::{Floats, Kernel, dispatch};
@@ -356,10 +356,30 @@ fn point(values: &[f32], stride: usize, rows: &[u32], out: &mut [*const f32]) {
     }
 }
 
-/// Pointers to the consecutive rows of a matrix.
+/// The rows of a matrix, one after the other.
 #[inline(always)]
-fn consecutive(values: &[f32], stride: usize) -> [*const f32; TILE_ROWS] {
-    std::array::from_fn(|r| values.as_ptr().wrapping_add(r * stride))
+fn consecutive(values: &[f32], stride: usize) -> Consecutive {
+    Consecutive { first: values.as_ptr(), stride }
+}
+
+/// The same row for all.
+#[inline(always)]
+fn same(row: *const f32) -> Consecutive {
+    Consecutive { first: row, stride: 0 }
+}
+
+/// `We·e` of each pair: once for the positives, once more for the negatives.
+#[derive(Clone, Copy)]
+struct Twice {
+    rows: Consecutive,
+    count: usize,
+}
+
+impl Rows for Twice {
+    #[inline(always)]
+    fn row(self, r: usize) -> *const f32 {
+        self.rows.row(if r < self.count { r } else { r - self.count })
+    }
 }
 
 #[inline(always)]
@@ -383,15 +403,13 @@ fn gradients<V: Simd, const R: usize>(
             positives: &pairs.positives[range.clone()],
             negatives: &pairs.negatives[range],
         };
-        // The next tile's rows are on their way while this one is worked on.
         let next = tile.tasks.len() + n * TILE_PAIRS..pairs.tasks.len().min((n + 2) * TILE_PAIRS);
-        for i in next {
-            prefetch(x.row(pairs.positives[i]));
-            prefetch(x.row(pairs.negatives[i]));
-        }
+        let next = [&pairs.positives[next.clone()], &pairs.negatives[next]];
         let noise = mix(noise ^ (n as u32).wrapping_mul(0x9e37_79b9));
         // SAFETY: the dispatcher chose `V`, and `Mlp::gradients` checked every index and size.
-        loss += unsafe { tile_gradients::<V, R>(net, x, table, tile, noise, scale, scratch, task_gradient) };
+        loss += unsafe {
+            tile_gradients::<V, R>(net, x, table, tile, next, noise, scale, scratch, task_gradient)
+        };
     }
     loss
 }
@@ -403,6 +421,7 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
     x: &Instances,
     table: &[f32],
     pairs: Pairs<'_>,
+    next: [&[u32]; 2],
     noise: u32,
     scale: f32,
     scratch: &mut Scratch,
@@ -423,30 +442,36 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
     point(x.values(), x.width(), pairs.positives, &mut x_rows);
     point(x.values(), x.width(), pairs.negatives, &mut x_rows[count..]);
     let x_rows = &x_rows[..rows];
+    // The next tile's rows are sent for, a part at a time: memory can only be asked for so much at once.
+    let send_for = |part: usize| {
+        for rows in next {
+            rows.iter().skip(part).step_by(4).for_each(|row| prefetch(x.row(*row)));
+        }
+    };
 
     // SAFETY: every pointer stays inside its matrix: all widths are padded, all buffers hold a tile.
     unsafe {
         // Forward. Rows 0..count are the positives, the rest the negatives.
-        let biases = [theta.add(first.bias()); TILE_ROWS];
-        let mut starts = biases;
+        send_for(0);
+        let bias = same(theta.add(first.bias()));
+        let mut starts = Twice { rows: bias, count };
         if shape.embedding > 0 {
             let we = theta.add(first.at + shape.features * first.width);
             let out = from_tasks.as_mut_ptr();
-            rows_times::<V, R>(task_rows, shape.embedding, &biases, we, first.width, out, Then::Nothing);
-            for (r, start) in starts[..rows].iter_mut().enumerate() {
-                *start = from_tasks.as_ptr().add((r % count) * first.width);
-            }
+            rows_times::<V, R>(count, task_rows, shape.embedding, bias, we, first.width, out, Then::Nothing);
+            starts.rows = consecutive(from_tasks, first.width);
         }
         let wx = theta.add(first.at);
         let h = activations[0].as_mut_ptr();
-        rows_times::<V, R>(x_rows, shape.features, &starts, wx, first.width, h, Then::Relu);
+        rows_times::<V, R>(rows, x_rows, shape.features, starts, wx, first.width, h, Then::Relu);
+        send_for(1);
         drop_units(&mut activations[0][..rows * first.width], shape.dropout[0], noise);
         for (l, layer) in net.layers.iter().enumerate().skip(1) {
             let (before, after) = activations.split_at_mut(l);
             let h = consecutive(&before[l - 1], layer.inputs);
-            let biases = [theta.add(layer.bias()); TILE_ROWS];
+            let bias = same(theta.add(layer.bias()));
             let (w, out) = (theta.add(layer.at), after[0].as_mut_ptr());
-            rows_times::<V, R>(&h[..rows], layer.inputs, &biases, w, layer.width, out, Then::Relu);
+            rows_times::<V, R>(rows, h, layer.inputs, bias, w, layer.width, out, Then::Relu);
             let noise = mix(noise.wrapping_add(l as u32));
             drop_units(&mut after[0][..rows * layer.width], shape.dropout[l], noise);
         }
@@ -454,15 +479,17 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         // The responses, the loss, and its slope.
         let last = shape.last();
         let h = activations[activations.len() - 1].as_ptr();
-        let output = |r: usize| match shape.output {
-            Output::Shared => theta.add(net.output_at),
-            Output::PerTask => task_rows[r % count],
-        };
+        let mut outputs = [theta.wrapping_add(net.output_at); TILE_ROWS];
+        if shape.output == Output::PerTask {
+            outputs[..count].copy_from_slice(task_rows);
+            outputs[count..rows].copy_from_slice(task_rows);
+        }
         let mut slopes = [0.0f32; TILE_ROWS];
-        apply_outputs::<V>(h, output, last, &mut slopes[..rows]);
+        apply_outputs::<V>(h, &outputs[..rows], last, &mut slopes[..rows]);
         let loss = softplus_and_slopes(&mut slopes, count, scale);
 
         // Backward through the output.
+        send_for(2);
         let l = net.layers.len() - 1;
         let keep = |l: usize| 1.0 / (1.0 - shape.dropout[l]);
         if shape.output == Output::Shared {
@@ -491,7 +518,7 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         for (r, slope) in slopes[..rows].iter().enumerate() {
             let slope = V::splat(slope * keep(l));
             for n in (0..last).step_by(V::LANES) {
-                let d = V::load(output(r).add(n)).mul(slope);
+                let d = V::load(outputs[r].add(n)).mul(slope);
                 d.gated(V::load(h.add(r * last + n))).store(delta.as_mut_ptr().add(r * last + n));
             }
         }
@@ -500,13 +527,13 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         for l in (1..net.layers.len()).rev() {
             let layer = net.layers[l];
             let below = consecutive(&activations[l - 1], layer.inputs);
-            add_outer::<V, R>(&below[..rows], layer.inputs, delta.as_ptr(), layer.width, grad.add(layer.at));
+            add_outer::<V, R>(rows, below, layer.inputs, delta.as_ptr(), layer.width, grad.add(layer.at));
             add_columns::<V>(delta.as_ptr(), rows, layer.width, grad.add(layer.bias()));
             let d = consecutive(delta, layer.width);
-            let zero = [zeros.as_ptr(); TILE_ROWS];
+            let zero = same(zeros.as_ptr());
             let transposed = net.transposed.as_ptr().add(layer.transposed_at);
             let out = upstream.as_mut_ptr();
-            rows_times::<V, R>(&d[..rows], layer.width, &zero, transposed, layer.inputs, out, Then::Nothing);
+            rows_times::<V, R>(rows, d, layer.width, zero, transposed, layer.inputs, out, Then::Nothing);
             let scale = V::splat(keep(l - 1));
             for n in (0..rows * layer.inputs).step_by(V::LANES) {
                 let gate = V::load(activations[l - 1].as_ptr().add(n));
@@ -515,8 +542,9 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         }
 
         // Backward into the first layer and the embeddings. Both rows of a pair share `We·e`.
+        send_for(3);
         let width = first.width;
-        add_outer::<V, R>(x_rows, shape.features, delta.as_ptr(), width, grad.add(first.at));
+        add_outer::<V, R>(rows, x_rows, shape.features, delta.as_ptr(), width, grad.add(first.at));
         for n in (0..count * width).step_by(V::LANES) {
             let both = V::load(delta.as_ptr().add(n)).add(V::load(delta.as_ptr().add(count * width + n)));
             both.store(delta.as_mut_ptr().add(n));
@@ -524,49 +552,52 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         add_columns::<V>(delta.as_ptr(), count, width, grad.add(first.bias()));
         if shape.embedding > 0 {
             let grad_we = grad.add(first.at + shape.features * width);
-            add_outer::<V, R>(task_rows, shape.embedding, delta.as_ptr(), width, grad_we);
+            add_outer::<V, R>(count, task_rows, shape.embedding, delta.as_ptr(), width, grad_we);
             let d = consecutive(delta, width);
-            let zero = [zeros.as_ptr(); TILE_ROWS];
+            let zero = same(zeros.as_ptr());
             let transposed = net.transposed.as_ptr().add(first.transposed_at);
             let out = task_gradient.as_mut_ptr();
-            rows_times::<V, R>(&d[..count], width, &zero, transposed, stride, out, Then::Nothing);
+            rows_times::<V, R>(count, d, width, zero, transposed, stride, out, Then::Nothing);
         }
         loss
     }
 }
 
-/// `out[r] = h[r] · output(r) + bias`, where an output row has its bias after its `width` weights.
+/// `out[r] = h[r] · output[r] + bias`, where an output row has its bias after its `width` weights.
 ///
 /// # Safety
 /// `h` has `out.len() · width` floats and every output row `width + 1`; `width` is a multiple of `PAD`.
 #[inline(always)]
-unsafe fn apply_outputs<V: Simd>(
-    h: *const f32,
-    output: impl Fn(usize) -> *const f32,
-    width: usize,
-    out: &mut [f32],
-) {
+unsafe fn apply_outputs<V: Simd>(h: *const f32, output: impl Rows, width: usize, out: &mut [f32]) {
+    let whole = out.len() / 8 * 8;
     // SAFETY: as promised.
-    let products = |r: usize| unsafe {
-        let (a, b) = (h.add(r * width), output(r));
+    unsafe {
+        for r in (0..whole).step_by(8) {
+            let mut products = [V::splat(0.0); 8];
+            for (i, product) in products.iter_mut().enumerate() {
+                *product = products_of::<V>(h.add((r + i) * width), output.row(r + i), width);
+            }
+            for (i, sum) in V::sums(products).into_iter().enumerate() {
+                out[r + i] = sum + *output.row(r + i).add(width);
+            }
+        }
+        for (r, out) in out.iter_mut().enumerate().skip(whole) {
+            let (h, output) = (h.add(r * width), output.row(r));
+            *out = products_of::<V>(h, output, width).sum() + *output.add(width);
+        }
+    }
+}
+
+/// Products of two rows, added up by lanes.
+#[inline(always)]
+unsafe fn products_of<V: Simd>(a: *const f32, b: *const f32, width: usize) -> V {
+    // SAFETY: the caller has `width` floats in both, a multiple of `PAD`.
+    unsafe {
         let mut sum = V::load(a).mul(V::load(b));
         for n in (V::LANES..width).step_by(V::LANES) {
             sum = sum.fma(V::load(a.add(n)), V::load(b.add(n)));
         }
         sum
-    };
-    let whole = out.len() / 8 * 8;
-    for r in (0..whole).step_by(8) {
-        // SAFETY: as promised.
-        let sums = unsafe { V::sums(std::array::from_fn(|i| products(r + i))) };
-        for (i, sum) in sums.into_iter().enumerate() {
-            // SAFETY: as promised.
-            out[r + i] = sum + unsafe { *output(r + i).add(width) };
-        }
-    }
-    for (r, out) in out.iter_mut().enumerate().skip(whole) {
-        // SAFETY: as promised.
-        *out = unsafe { products(r).sum() + *output(r).add(width) };
     }
 }
 
@@ -592,14 +623,10 @@ unsafe fn add_columns<V: Simd>(d: *const f32, rows: usize, width: usize, sums: *
 fn instance_halves<V: Simd, const R: usize>(net: &Mlp, rows: &[f32], out: &mut [f32]) {
     let (features, width) = (net.shape.features, net.first_width());
     let zeros = vec![0.0f32; width];
-    let starts = [zeros.as_ptr(); TILE_ROWS];
-    for (rows, out) in rows.chunks(TILE_ROWS * features).zip(out.chunks_mut(TILE_ROWS * width)) {
-        let x = consecutive(rows, features);
-        let x = &x[..rows.len() / features];
-        let w = net.theta[net.layers[0].at..].as_ptr();
-        // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
-        unsafe { rows_times::<V, R>(x, features, &starts, w, width, out.as_mut_ptr(), Then::Nothing) };
-    }
+    let (count, x, start) = (rows.len() / features, consecutive(rows, features), same(zeros.as_ptr()));
+    let w = net.theta[net.layers[0].at..].as_ptr();
+    // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
+    unsafe { rows_times::<V, R>(count, x, features, start, w, width, out.as_mut_ptr(), Then::Nothing) };
 }
 
 #[inline(always)]
@@ -609,8 +636,8 @@ fn task_half<V: Simd, const R: usize>(net: &Mlp, row: &[f32], out: &mut [f32]) {
     let we = net.theta[first.at + net.shape.features * first.width..].as_ptr();
     // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
     unsafe {
-        let (x, start) = ([row.as_ptr()], [bias.as_ptr()]);
-        rows_times::<V, R>(&x, net.shape.embedding, &start, we, first.width, out.as_mut_ptr(), Then::Nothing);
+        let (x, start, out) = (same(row.as_ptr()), same(bias.as_ptr()), out.as_mut_ptr());
+        rows_times::<V, R>(1, x, net.shape.embedding, start, we, first.width, out, Then::Nothing);
     }
 }
 
@@ -637,9 +664,9 @@ fn tile_trunk<V: Simd, const R: usize>(
         for (l, layer) in net.layers.iter().enumerate().skip(1) {
             let (before, after) = scratch.activations.split_at_mut(l);
             let h = consecutive(&before[l - 1], layer.inputs);
-            let biases = [theta.add(layer.bias()); TILE_ROWS];
+            let bias = same(theta.add(layer.bias()));
             let (w, out) = (theta.add(layer.at), after[0].as_mut_ptr());
-            rows_times::<V, R>(&h[..rows], layer.inputs, &biases, w, layer.width, out, Then::Relu);
+            rows_times::<V, R>(rows, h, layer.inputs, bias, w, layer.width, out, Then::Relu);
         }
     }
     rows
@@ -663,7 +690,7 @@ fn responses<V: Simd, const R: usize>(
         tile_trunk::<V, R>(net, halves, task_half, scratch);
         let h = scratch.activations[scratch.activations.len() - 1].as_ptr();
         // SAFETY: the dispatcher chose `V`; an output row has `last` weights and its bias.
-        unsafe { apply_outputs::<V>(h, |_| output, last, out) };
+        unsafe { apply_outputs::<V>(h, same(output), last, out) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! The two matrix products everything is made of.
 //!
-//! Rows come as pointers, so that instances are read where they lie and never copied together.
+//! Rows are read where they lie ([`Rows`]), so that instances are never copied together.
 
 #![allow(clippy::needless_range_loop)] // r and c index several matrices at once
 
@@ -13,16 +13,46 @@ pub(super) enum Then {
     Relu,
 }
 
-/// `out[r] = then(start[r] + Σ_k x[r][k] · w[k])` for every row r; `w` is `depth × width`, row after row.
+/// Where the rows of a matrix lie.
+pub(super) trait Rows: Copy {
+    /// Row `r`.
+    fn row(self, r: usize) -> *const f32;
+}
+
+/// Anywhere.
+impl Rows for &[*const f32] {
+    #[inline(always)]
+    fn row(self, r: usize) -> *const f32 {
+        self[r]
+    }
+}
+
+/// One after the other, `stride` floats apart; 0 is the same row again and again.
+#[derive(Clone, Copy)]
+pub(super) struct Consecutive {
+    pub first: *const f32,
+    pub stride: usize,
+}
+
+impl Rows for Consecutive {
+    #[inline(always)]
+    fn row(self, r: usize) -> *const f32 {
+        self.first.wrapping_add(r * self.stride)
+    }
+}
+
+/// `out[r] = then(start[r] + Σ_k x[r][k] · w[k])` for `count` rows; `w` is `depth × width`, row after row.
 ///
 /// # Safety
 /// The instructions of `V` exist. Every `x` has `depth` floats, every `start` has `width`, `w` has
-/// `depth · width`, `out` has `x.len() · width`, and `width` is a multiple of `PAD`.
+/// `depth · width`, `out` has `count · width`, and `width` is a multiple of `PAD`.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
-    x: &[*const f32],
+    count: usize,
+    x: impl Rows,
     depth: usize,
-    start: &[*const f32],
+    start: impl Rows,
     w: *const f32,
     width: usize,
     out: *mut f32,
@@ -31,27 +61,30 @@ pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
     let mut r = 0;
     // SAFETY: all offsets stay inside what the caller promised.
     unsafe {
-        // A single vector of columns leaves registers for more rows, and needs them to hide the latency.
-        while width == V::LANES && r + 16 <= x.len() {
-            block::<V, 16, 1>(&x[r..], depth, &start[r..], w, width, 0, out.add(r * width), then);
-            r += 16;
+        // A single vector of columns needs more rows to hide the latency: 12, whose places fit the registers. They leave
+        // either nothing or enough for the next.
+        while width == V::LANES && (r + 12 + R <= count || r + 12 == count) {
+            block::<V, 12, 1>(r, x, depth, start, w, width, 0, out, then);
+            r += 12;
         }
-        while r + R <= x.len() {
-            block_of_rows::<V, R>(&x[r..], depth, &start[r..], w, width, out.add(r * width), then);
+        while r + R <= count {
+            block_of_rows::<V, R>(r, x, depth, start, w, width, out, then);
             r += R;
         }
-        while r < x.len() {
-            block_of_rows::<V, 1>(&x[r..], depth, &start[r..], w, width, out.add(r * width), then);
+        while r < count {
+            block_of_rows::<V, 1>(r, x, depth, start, w, width, out, then);
             r += 1;
         }
     }
 }
 
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 unsafe fn block_of_rows<V: Simd, const R: usize>(
-    x: &[*const f32],
+    first: usize,
+    x: impl Rows,
     depth: usize,
-    start: &[*const f32],
+    start: impl Rows,
     w: *const f32,
     width: usize,
     out: *mut f32,
@@ -61,22 +94,24 @@ unsafe fn block_of_rows<V: Simd, const R: usize>(
     // SAFETY: columns n..n+2·LANES (or one vector) are inside `width`.
     unsafe {
         while n + 2 * V::LANES <= width {
-            block::<V, R, 2>(x, depth, start, w, width, n, out, then);
+            block::<V, R, 2>(first, x, depth, start, w, width, n, out, then);
             n += 2 * V::LANES;
         }
         while n < width {
-            block::<V, R, 1>(x, depth, start, w, width, n, out, then);
+            block::<V, R, 1>(first, x, depth, start, w, width, n, out, then);
             n += V::LANES;
         }
     }
 }
 
+/// Rows `first..first + R`, columns `n..n + C·LANES`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn block<V: Simd, const R: usize, const C: usize>(
-    x: &[*const f32],
+    first: usize,
+    x: impl Rows,
     depth: usize,
-    start: &[*const f32],
+    start: impl Rows,
     w: *const f32,
     width: usize,
     n: usize,
@@ -85,9 +120,13 @@ unsafe fn block<V: Simd, const R: usize, const C: usize>(
 ) {
     // SAFETY: see `rows_times`.
     unsafe {
-        let x: [*const f32; R] = std::array::from_fn(|r| x[r]);
-        let mut sums: [[V; C]; R] =
-            std::array::from_fn(|r| std::array::from_fn(|c| V::load(start[r].add(n + c * V::LANES))));
+        let x: [*const f32; R] = std::array::from_fn(|r| x.row(first + r));
+        let mut sums = [[V::splat(0.0); C]; R];
+        for r in 0..R {
+            for c in 0..C {
+                sums[r][c] = V::load(start.row(first + r).add(n + c * V::LANES));
+            }
+        }
         let mut row = w.add(n);
         for k in 0..depth {
             let w: [V; C] = std::array::from_fn(|c| V::load(row.add(c * V::LANES)));
@@ -102,7 +141,7 @@ unsafe fn block<V: Simd, const R: usize, const C: usize>(
         for r in 0..R {
             for c in 0..C {
                 let sum = if then == Then::Relu { sums[r][c].relu() } else { sums[r][c] };
-                sum.store(out.add(r * width + n + c * V::LANES));
+                sum.store(out.add((first + r) * width + n + c * V::LANES));
             }
         }
     }
@@ -111,11 +150,12 @@ unsafe fn block<V: Simd, const R: usize, const C: usize>(
 /// `grad[k] += Σ_r x[r][k] · d[r]`: the gradient of `w` in [`rows_times`] from the gradient `d` of its output.
 ///
 /// # Safety
-/// The instructions of `V` exist. Every `x` has `depth` floats, `d` has `x.len() · width`, `grad` has
+/// The instructions of `V` exist. Every `x` has `depth` floats, `d` has `count · width`, `grad` has
 /// `depth · width`, and `width` is a multiple of `PAD`.
 #[inline(always)]
 pub(super) unsafe fn add_outer<V: Simd, const R: usize>(
-    x: &[*const f32],
+    count: usize,
+    x: impl Rows,
     depth: usize,
     d: *const f32,
     width: usize,
@@ -125,15 +165,15 @@ pub(super) unsafe fn add_outer<V: Simd, const R: usize>(
     // SAFETY: rows k..k+R of `grad` are inside `depth`.
     unsafe {
         while k + R <= depth {
-            outer_rows::<V, R>(x, k, d, width, grad);
+            outer_rows::<V, R>(count, x, k, d, width, grad);
             k += R;
         }
         while k + 4 <= depth {
-            outer_rows::<V, 4>(x, k, d, width, grad);
+            outer_rows::<V, 4>(count, x, k, d, width, grad);
             k += 4;
         }
         while k < depth {
-            outer_rows::<V, 1>(x, k, d, width, grad);
+            outer_rows::<V, 1>(count, x, k, d, width, grad);
             k += 1;
         }
     }
@@ -141,7 +181,8 @@ pub(super) unsafe fn add_outer<V: Simd, const R: usize>(
 
 #[inline(always)]
 unsafe fn outer_rows<V: Simd, const R: usize>(
-    x: &[*const f32],
+    count: usize,
+    x: impl Rows,
     k: usize,
     d: *const f32,
     width: usize,
@@ -151,11 +192,11 @@ unsafe fn outer_rows<V: Simd, const R: usize>(
     // SAFETY: columns n..n+2·LANES (or one vector) are inside `width`.
     unsafe {
         while n + 2 * V::LANES <= width {
-            outer_block::<V, R, 2>(x, k, d, width, n, grad);
+            outer_block::<V, R, 2>(count, x, k, d, width, n, grad);
             n += 2 * V::LANES;
         }
         while n < width {
-            outer_block::<V, R, 1>(x, k, d, width, n, grad);
+            outer_block::<V, R, 1>(count, x, k, d, width, n, grad);
             n += V::LANES;
         }
     }
@@ -163,7 +204,8 @@ unsafe fn outer_rows<V: Simd, const R: usize>(
 
 #[inline(always)]
 unsafe fn outer_block<V: Simd, const R: usize, const C: usize>(
-    x: &[*const f32],
+    count: usize,
+    x: impl Rows,
     k: usize,
     d: *const f32,
     width: usize,
@@ -175,7 +217,8 @@ unsafe fn outer_block<V: Simd, const R: usize, const C: usize>(
         let place = |r: usize, c: usize| grad.add((k + r) * width + n + c * V::LANES);
         let mut sums: [[V; C]; R] = std::array::from_fn(|r| std::array::from_fn(|c| V::load(place(r, c))));
         let mut row = d.add(n);
-        for x in x {
+        for i in 0..count {
+            let x = x.row(i);
             let d: [V; C] = std::array::from_fn(|c| V::load(row.add(c * V::LANES)));
             for r in 0..R {
                 let value = V::splat(*x.add(k + r));
