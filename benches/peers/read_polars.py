@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the two id columns of an exposure file with Polars."""
+"""Reads the two id columns of an exposure file, and with --times its timestamps, with Polars."""
 
 import argparse
 import os
@@ -12,6 +12,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--file", default=DATA + "/read/exposures.parquet")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--times", action="store_true", help="the timestamps as well")
     parser.add_argument("--passes", type=int, default=1, help="timed reads in this process")
     args = parser.parse_args()
     pin(args.threads)
@@ -19,11 +20,12 @@ def main():
 
     assert pl.thread_pool_size() == args.threads
     read = pl.read_parquet if args.file.endswith(".parquet") else pl.read_csv
-    read(args.file, columns=["user_id", "item_id"], n_rows=1000)  # start the thread pool, not timed
+    columns = ["user_id", "item_id"] + ["timestamp"] * args.times
+    read(args.file, columns=columns, n_rows=1000)  # start the thread pool, not timed
     passes = []
     for _ in range(args.passes):
         with Stopwatch() as watch:
-            frame = read(args.file, columns=["user_id", "item_id"])
+            frame = read(args.file, columns=columns)
             frame = frame.rechunk()  # one contiguous column each, as the consumer needs
         passes.append((watch.wall, watch.cpu))
     wall, cpu = (statistics.median(p[i] for p in passes) for i in (0, 1))

@@ -286,10 +286,10 @@ def read(runner, args):
         with open(file, "rb") as f:  # into the page cache
             while f.read(1 << 24):
                 pass
-        for threads in args.threads:
-            key = f"read {kind}"
+        for threads, times in [(t, times) for t in args.threads for times in ([], ["--times"])]:
+            key = f"read {kind}" + (" with times" if times else "")
             say(key)
-            common = ["--file", file, "--threads", str(threads)]
+            common = ["--file", file, "--threads", str(threads), *times]
             peers = {"Polars: read_" + kind: lambda *_: [runner.python, os.path.join(HERE, "read_polars.py"), *common]}
             heats_and_rounds(runner, key, lambda *_: [BINARY, "read", *common], peers, threads, args)
 

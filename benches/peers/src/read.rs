@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cadet::{IdRef, Ids};
-use cadet_data::{Log, ReadOptions, read_exposures};
+use cadet_data::{Columns, Log, ReadOptions, read_exposures};
 use serde_json::{Value, json};
 
 use crate::watch::Stopwatch;
@@ -14,12 +14,18 @@ pub(crate) struct Read {
     file: PathBuf,
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
+    /// Reads the timestamps as well.
+    #[arg(long)]
+    times: bool,
 }
 
 impl Read {
     pub(crate) fn run(self) -> anyhow::Result<Value> {
         let paths = [self.file];
-        let (log, watch) = Stopwatch::time(|| read_exposures(&paths, &ReadOptions::default(), &|_| {}));
+        let timestamp = Some(if self.times { "timestamp" } else { "" }.to_owned());
+        let columns = Columns { timestamp, ..Columns::default() };
+        let options = ReadOptions { columns, ..ReadOptions::default() };
+        let (log, watch) = Stopwatch::time(|| read_exposures(&paths, &options, &|_| {}));
         let log = log?;
         Ok(json!({
             "work": "read",

@@ -4,9 +4,8 @@
 //! block's own, marked with the top bit; the one thread that merges the blocks, in file order, then
 //! numbers just those. So the numbering follows first appearance, whatever the number of threads.
 
-use cadet::{Error, IdRef, Ids, Result};
+use cadet::{Error, ExposuresBuilder, IdRef, Ids, Result};
 
-use crate::assemble::Events;
 use crate::skipped::BadRows;
 
 /// Marks a number that counts into the block's own new names.
@@ -177,7 +176,7 @@ pub(crate) struct Numbered {
 
 impl Numbered {
     /// Moves the rows over.
-    pub(crate) fn flush(mut self, into: &mut Events) -> Result<()> {
+    pub(crate) fn flush(mut self, into: &mut ExposuresBuilder) -> Result<()> {
         if !(self.users.is_empty() && self.items.is_empty()) {
             let place = |marked: u32, new: &[u32]| match marked & NEW {
                 0 => marked,
@@ -189,7 +188,7 @@ impl Numbered {
                 *event = u64::from(item) << 32 | u64::from(user);
             }
         }
-        into.push(self.events, self.weights, self.times)
+        into.push_all(self.events, self.weights, self.times)
     }
 }
 

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, Exposures, Ids, Result};
+use cadet::{At, Error, Exposures, ExposuresBuilder, Ids, Result};
 
-use crate::assemble::Events;
 use crate::block::{Block, Known, Numbered};
 use crate::movielens;
 use crate::skipped::{BadRows, Skipped};
@@ -130,7 +129,7 @@ impl Log {
     /// Nothing was read, and these ids are known.
     pub fn empty(users: Ids, items: Ids) -> Result<Self> {
         Ok(Log {
-            exposures: Events::new().build(items.len(), users.len())?,
+            exposures: ExposuresBuilder::new().build(items.len(), users.len())?,
             users,
             items,
             future: None,
@@ -162,7 +161,7 @@ pub fn read_exposures_into(
     let files = expand(paths)?;
     let sizes: Vec<Option<u64>> = files.iter().map(|(path, _)| size(path)).collect();
     let total_bytes = sizes.iter().copied().sum();
-    let mut events = Events::new();
+    let mut events = ExposuresBuilder::new();
     let mut seen = Seen::default();
     let mut old = Cow::Borrowed(&options.seen);
     if !old.is_sorted() {
@@ -218,8 +217,11 @@ pub fn read_exposures_into(
     }
     let mut future = None;
     if let Some(cut) = options.cut {
-        let (later, from) = events.split(cut);
-        future = Some((later.build(tasks, instances)?, from));
+        let from = match cut {
+            Cut::At(time) => time,
+            Cut::Share(share) => events.time_at(share),
+        };
+        future = Some((events.split_off_from(from).build(tasks, instances)?, from));
     }
     let latest = events.latest();
     if let Some(half_life) = options.half_life {

@@ -2,7 +2,6 @@
 //!
 //! Everything here streams: memory grows with the exposures and ids that are kept, never with the file.
 
-mod assemble;
 mod block;
 pub mod cifar;
 mod csv;

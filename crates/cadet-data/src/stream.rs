@@ -393,12 +393,8 @@ fn read_group(
                 faults.push((row, Fault::weight(&wanted.names[2], weight)));
             }
         }
-        let times = wanted.time.map(|t| times::read(batch.column(place(t))));
-        for (row, time) in times.iter().flatten().enumerate() {
-            if let Err(found) = time {
-                faults.push((row, Fault::time(&wanted.names[3], found)));
-            }
-        }
+        let mut no_time = |row, found: String| faults.push((row, Fault::time(&wanted.names[3], found)));
+        let times = wanted.time.map(|t| times::read(batch.column(place(t)), &mut no_time));
         let event = wanted.event.map(|e| batch.column(place(e)));
         if let Some(event) = event {
             good_rows(event, &wanted.names[4], &mut |row, fault| faults.push((row, fault)));
@@ -430,7 +426,7 @@ fn read_group(
         let is_good = |row: &usize| good.is_none_or(|g| g[*row]);
         if let (Some(into), Some(times)) = (&mut block.times, times) {
             let rows = times.into_iter().enumerate().filter(|(i, _)| is_good(i));
-            into.extend(rows.map(|(_, time)| time.unwrap_or_default()));
+            into.extend(rows.map(|(_, time)| time));
         }
         if let (Some(into), Some(event)) = (&mut block.event_ids, event) {
             into.extend((0..batch.num_rows()).filter(is_good).map(|row| times::event(event, row)));

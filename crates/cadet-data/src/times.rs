@@ -1,12 +1,14 @@
 //! How are times and ids of events read from a Parquet column?
 
+use std::fmt::Display;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, TimeUnit};
 use cadet::{At, Error, Result};
 
@@ -29,43 +31,90 @@ pub(crate) fn check_type(table: &Table, column: usize) -> Result<()> {
     }
 }
 
-/// Seconds since 1970, 0 for a null; what cannot be a time comes back as it was found.
-pub(crate) fn read(column: &ArrayRef) -> Vec<Result<u32, String>> {
-    let seconds = |value: i64| match u32::try_from(value) {
-        Ok(seconds @ 1..) => Ok(seconds),
-        _ => Err(format!("{value} seconds after 1970")),
-    };
-    let whole = |value: i64| time::of_int(value).ok_or_else(|| value.to_string());
-    let value = |row: usize| match column.data_type() {
-        DataType::Timestamp(unit, _) => seconds(match unit {
-            TimeUnit::Second => column.as_primitive::<TimestampSecondType>().value(row),
-            TimeUnit::Millisecond => {
-                column.as_primitive::<TimestampMillisecondType>().value(row).div_euclid(1_000)
-            }
-            TimeUnit::Microsecond => {
-                column.as_primitive::<TimestampMicrosecondType>().value(row).div_euclid(1_000_000)
-            }
-            TimeUnit::Nanosecond => {
-                column.as_primitive::<TimestampNanosecondType>().value(row).div_euclid(1_000_000_000)
-            }
-        }),
-        DataType::Date32 => seconds(i64::from(column.as_primitive::<Date32Type>().value(row)) * 86_400),
-        DataType::Float32 => {
-            let value = column.as_primitive::<Float32Type>().value(row);
-            time::of_float(value.into()).ok_or_else(|| value.to_string())
+/// Seconds since 1970, 0 for a null. What cannot be a time is 0 too, and `bad` is told how it was found.
+pub(crate) fn read(column: &ArrayRef, bad: &mut dyn FnMut(usize, String)) -> Vec<u32> {
+    fn all<T: ArrowPrimitiveType>(
+        column: &ArrayRef,
+        bad: &mut dyn FnMut(usize, String),
+        time: impl Fn(T::Native) -> Option<u32>,
+        shown: impl Fn(T::Native) -> String,
+    ) -> Vec<u32> {
+        let column = column.as_primitive::<T>();
+        let read = |(row, value): (usize, &T::Native)| {
+            time(*value).unwrap_or_else(|| {
+                if !column.is_null(row) {
+                    bad(row, shown(*value));
+                }
+                0
+            })
+        };
+        let mut times: Vec<u32> = column.values().iter().enumerate().map(read).collect();
+        if column.null_count() > 0 {
+            (0..times.len()).filter(|row| column.is_null(*row)).for_each(|row| times[row] = 0);
         }
-        DataType::Float64 => {
-            let value = column.as_primitive::<Float64Type>().value(row);
-            time::of_float(value).ok_or_else(|| value.to_string())
+        times
+    }
+    fn stamps<T: ArrowPrimitiveType<Native = i64>>(
+        column: &ArrayRef,
+        bad: &mut dyn FnMut(usize, String),
+        unit: i64,
+    ) -> Vec<u32> {
+        let seconds = |value: i64| u32::try_from(value.div_euclid(unit)).ok().filter(|s| *s > 0);
+        all::<T>(column, bad, seconds, |value| format!("{} seconds after 1970", value.div_euclid(unit)))
+    }
+    fn ints<T: ArrowPrimitiveType<Native: Into<i64> + Display>>(
+        column: &ArrayRef,
+        bad: &mut dyn FnMut(usize, String),
+    ) -> Vec<u32> {
+        all::<T>(column, bad, |value| time::of_int(value.into()), |value| value.to_string())
+    }
+    fn floats<T: ArrowPrimitiveType<Native: Into<f64> + Display>>(
+        column: &ArrayRef,
+        bad: &mut dyn FnMut(usize, String),
+    ) -> Vec<u32> {
+        all::<T>(column, bad, |value| time::of_float(value.into()), |value| value.to_string())
+    }
+    match column.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => stamps::<TimestampSecondType>(column, bad, 1),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            stamps::<TimestampMillisecondType>(column, bad, 1_000)
         }
-        _ => match (int(column, row), text(column, row)) {
-            (Some(value), _) => whole(value),
-            (_, Some(text)) if text.trim().is_empty() => Ok(0),
-            (_, Some(text)) => time::parse(text).ok_or_else(|| clip(text)),
-            _ => Err("not a time".to_owned()),
-        },
-    };
-    (0..column.len()).map(|row| if is_null(column, row) { Ok(0) } else { value(row) }).collect()
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            stamps::<TimestampMicrosecondType>(column, bad, 1_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            stamps::<TimestampNanosecondType>(column, bad, 1_000_000_000)
+        }
+        DataType::Date32 => {
+            let seconds = |days: i32| i64::from(days) * 86_400;
+            let time = |days| u32::try_from(seconds(days)).ok().filter(|s| *s > 0);
+            all::<Date32Type>(column, bad, time, |days| format!("{} seconds after 1970", seconds(days)))
+        }
+        DataType::Float32 => floats::<Float32Type>(column, bad),
+        DataType::Float64 => floats::<Float64Type>(column, bad),
+        DataType::Int8 => ints::<Int8Type>(column, bad),
+        DataType::Int16 => ints::<Int16Type>(column, bad),
+        DataType::Int32 => ints::<Int32Type>(column, bad),
+        DataType::Int64 => ints::<Int64Type>(column, bad),
+        DataType::UInt8 => ints::<UInt8Type>(column, bad),
+        DataType::UInt16 => ints::<UInt16Type>(column, bad),
+        DataType::UInt32 => ints::<UInt32Type>(column, bad),
+        DataType::UInt64 => {
+            let time = |value: u64| i64::try_from(value).ok().and_then(time::of_int);
+            all::<UInt64Type>(column, bad, time, |value| value.to_string())
+        }
+        _ => {
+            let mut read = |row: usize| match text(column, row) {
+                _ if is_null(column, row) => 0,
+                Some(text) if text.trim().is_empty() => 0,
+                found => found.and_then(time::parse).unwrap_or_else(|| {
+                    bad(row, found.map_or_else(|| "not a time".to_owned(), clip));
+                    0
+                }),
+            };
+            (0..column.len()).map(&mut read).collect()
+        }
+    }
 }
 
 /// The number of the event in a row; the column must be one of ids.
