@@ -1,26 +1,17 @@
-//! Layers of a net for images, with explicit forward and backward: convolution, batch norm, (leaky) ReLU, max-pool.
+//! One layer: a convolution, batch norm, (leaky) ReLU and max-pool, or an enlargement.
 //!
 //! `y = W∗x`, `t = γ·(y − μ)/σ + β` (or `y + bias`), `z = max(t, slope·t)`, then the maximum over windows. A fully connected
-//! layer is a convolution at one position. How it is laid out and multiplied is said in [`crate::kernels`].
+//! layer is a convolution at one position.
 
-use cadet::estimator::{Tensor, take};
 use cadet::rng::Rng;
-use cadet::{Adam, Error, Result};
+use cadet::{Error, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::parameter::Parameter;
 use crate::kernels::{
-    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, apply, outer, padded, vectorised,
+    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, padded, vectorised,
 };
-
-/// Numbers that are updated together by one thread.
-const UPDATED: usize = 1 << 15;
-
-/// How much of batch number `step`, from 1, goes into the running statistics: a tenth, but the first batches, which are all
-/// there is, give their plain mean.
-pub fn fresh(step: u64) -> f32 {
-    (1.0 / step.max(1) as f32).max(0.1)
-}
 
 /// Height, width and channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,133 +101,6 @@ impl LayerConfig {
     }
 }
 
-/// Learned numbers, padded, with the state of their optimiser.
-#[derive(Debug, Clone)]
-pub struct Parameter {
-    name: String,
-    /// Outermost and innermost are padded to the sizes in `full`.
-    shape: [usize; 3],
-    full: [usize; 3],
-    /// The numbers; the padding is 0.
-    pub values: Vec<f32>,
-    /// Their gradient.
-    pub gradient: Vec<f32>,
-    moments: [Vec<f32>; 2],
-}
-
-impl Parameter {
-    /// All `value`, but for the padding.
-    pub fn new(name: String, shape: [usize; 3], full: [usize; 3], value: f32) -> Self {
-        let len = full.iter().product();
-        let zeros = vec![0.0; len];
-        let mut parameter = Self {
-            name,
-            shape,
-            full,
-            values: zeros.clone(),
-            gradient: zeros.clone(),
-            moments: [zeros.clone(), zeros],
-        };
-        parameter.set(&vec![value; shape.iter().product()]);
-        parameter
-    }
-
-    /// A matrix of random numbers in ±`limit`.
-    pub fn uniform(name: String, shape: [usize; 3], full: [usize; 3], limit: f32, rng: &mut Rng) -> Self {
-        let mut parameter = Self::new(name, shape, full, 0.0);
-        let values: Vec<f32> = (0..shape.iter().product()).map(|_| rng.around_zero(limit)).collect();
-        parameter.set(&values);
-        parameter
-    }
-
-    fn places(&self) -> impl Iterator<Item = usize> + use<> {
-        let ([rows, taps, width], [_, _, full]) = (self.shape, self.full);
-        (0..rows * taps).flat_map(move |r| r * full..r * full + width)
-    }
-
-    fn crop(&self, values: &[f32]) -> Vec<f32> {
-        self.places().map(|i| values[i]).collect()
-    }
-
-    fn spread(&self, values: &[f32]) -> Vec<f32> {
-        let mut full = vec![0.0; self.values.len()];
-        self.places().zip(values).for_each(|(i, value)| full[i] = *value);
-        full
-    }
-
-    /// Sets the numbers, given without padding.
-    pub fn set(&mut self, values: &[f32]) {
-        self.values = self.spread(values);
-    }
-
-    /// The numbers without padding.
-    pub fn get(&self) -> Vec<f32> {
-        self.crop(&self.values)
-    }
-
-    /// The gradient without padding.
-    pub fn slope(&self) -> Vec<f32> {
-        self.crop(&self.gradient)
-    }
-
-    /// Its name, unique within the net.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn tensor(&self, suffix: &str, values: &[f32]) -> Tensor {
-        Tensor {
-            name: format!("{}{suffix}", self.name),
-            shape: self.shape.to_vec(),
-            values: self.crop(values),
-        }
-    }
-
-    /// Moves the numbers against their gradient.
-    pub fn step(&mut self, engine: Engine, adam: Adam) {
-        let [m, v] = &mut self.moments;
-        let parts = self.values.par_chunks_mut(UPDATED).zip(self.gradient.par_chunks(UPDATED));
-        parts
-            .zip(m.par_chunks_mut(UPDATED).zip(v.par_chunks_mut(UPDATED)))
-            .for_each(|((p, g), (m, v))| adam.update(engine.kernel(), p, g, m, v));
-    }
-
-    /// Moves one row only.
-    pub fn step_row(&mut self, engine: Engine, adam: Adam, row: usize) {
-        let width = self.full[1] * self.full[2];
-        let at = row * width..(row + 1) * width;
-        let [m, v] = &mut self.moments;
-        let (p, g) = (&mut self.values[at.clone()], &self.gradient[at.clone()]);
-        adam.update(engine.kernel(), p, g, &mut m[at.clone()], &mut v[at]);
-    }
-
-    /// For [`cadet::estimator::Estimator::parameters`].
-    pub fn saved(&self) -> Tensor {
-        self.tensor("", &self.values)
-    }
-
-    /// Puts back what [`Parameter::saved`] gave.
-    pub fn restore(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
-        let values = take(tensors, &self.name, &self.shape)?;
-        self.set(&values);
-        Ok(())
-    }
-
-    /// For [`cadet::estimator::Estimator::optimiser`].
-    pub fn saved_moments(&self) -> [Tensor; 2] {
-        [self.tensor(".m", &self.moments[0]), self.tensor(".v", &self.moments[1])]
-    }
-
-    /// Puts back what [`Parameter::saved_moments`] gave.
-    pub fn restore_moments(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
-        for (i, suffix) in ["m", "v"].into_iter().enumerate() {
-            let values = take(tensors, &format!("{}.{suffix}", self.name), &self.shape)?;
-            self.moments[i] = self.spread(&values);
-        }
-        Ok(())
-    }
-}
-
 /// Input position `from` meets output position `to` under a tap of the kernel.
 #[derive(Debug, Clone, Copy)]
 struct Link {
@@ -247,65 +111,65 @@ struct Link {
 
 /// A layer with its weights.
 #[derive(Debug, Clone)]
-pub struct Layer {
-    config: LayerConfig,
-    input: Grid,
+pub(super) struct Layer {
+    pub(super) config: LayerConfig,
+    pub(super) input: Grid,
     /// After the product, and after pooling.
-    product: Grid,
-    output: Grid,
-    sizes: Sizes,
+    pub(super) product: Grid,
+    pub(super) output: Grid,
+    pub(super) sizes: Sizes,
     /// Input positions that the product reads; fewer than the input has where patches are laid out beforehand.
-    positions: usize,
-    forward: Links,
-    backward: Links,
-    taps: Links,
+    pub(super) positions: usize,
+    pub(super) forward: Links,
+    pub(super) backward: Links,
+    pub(super) taps: Links,
     /// Where patches are laid out beforehand: the input position of each tap, for each output position.
-    patches: Option<Vec<Vec<Option<u32>>>>,
-    weight: Parameter,
+    pub(super) patches: Option<Vec<Vec<Option<u32>>>>,
+    pub(super) weight: Parameter,
     /// γ, where it is learned.
     gain: Option<Parameter>,
     /// β or the bias, where it is learned.
     bias: Option<Parameter>,
     /// Running mean and variance, where there is batch norm.
-    running: Option<[Parameter; 2]>,
-    packed: [Packed; 2],
+    pub(super) running: Option<[Parameter; 2]>,
+    pub(super) packed: [Packed; 2],
 }
 
 /// What a layer keeps of one pass.
 #[derive(Debug, Clone)]
-struct Pass {
-    x: Operand,
-    y: Vec<Lanes>,
+pub(super) struct Pass {
+    pub(super) x: Operand,
+    pub(super) y: Vec<Lanes>,
     /// The gradient of the layer's output, and of `y`.
-    d_output: Vec<Lanes>,
-    d_y: Operand,
+    pub(super) d_output: Vec<Lanes>,
+    pub(super) d_y: Operand,
     /// μ and 1/σ.
-    mean: Vec<f32>,
-    inverse: Vec<f32>,
+    pub(super) mean: Vec<f32>,
+    pub(super) inverse: Vec<f32>,
     /// `t = scale·y + shift`
-    scale: Vec<f32>,
-    shift: Vec<f32>,
+    pub(super) scale: Vec<f32>,
+    pub(super) shift: Vec<f32>,
 }
 
 /// The instances of a pass.
 #[derive(Debug, Clone, Copy)]
-struct Count {
-    instances: usize,
+pub(super) struct Count {
+    pub(super) instances: usize,
 }
 
 impl Count {
-    fn panels(self) -> usize {
+    pub(super) fn panels(self) -> usize {
         self.instances.div_ceil(LANES)
     }
 
     /// 1 for the lanes of a panel that hold an instance, 0 for those that are empty.
-    fn mask(self, panel: usize) -> Lanes {
+    pub(super) fn mask(self, panel: usize) -> Lanes {
         Lanes(std::array::from_fn(|n| f32::from(u8::from(panel * LANES + n < self.instances))))
     }
 }
 
 impl Layer {
-    fn new(
+    pub(super) fn new(
         name: &str,
         config: LayerConfig,
         input: Grid,
@@ -403,7 +267,7 @@ impl Layer {
     }
 
     /// To be called after the weights changed.
-    fn pack(&mut self, engine: Engine) {
+    pub(super) fn pack(&mut self, engine: Engine) {
         for (packed, back) in self.packed.iter_mut().zip([false, true]) {
             // The first layer's input has no gradient.
             if !(back && self.patches.is_some()) {
@@ -412,16 +276,16 @@ impl Layer {
         }
     }
 
-    fn learned(&self) -> impl Iterator<Item = &Parameter> {
+    pub(super) fn learned(&self) -> impl Iterator<Item = &Parameter> {
         [&self.weight].into_iter().chain(&self.gain).chain(&self.bias)
     }
 
-    fn learned_mut(&mut self) -> impl Iterator<Item = &mut Parameter> {
+    pub(super) fn learned_mut(&mut self) -> impl Iterator<Item = &mut Parameter> {
         [&mut self.weight].into_iter().chain(&mut self.gain).chain(&mut self.bias)
     }
 
     /// Finds `t = scale·y + shift` of this pass.
-    fn normalise(&mut self, engine: Engine, pass: &mut Pass, count: Count, fresh: f32) {
+    pub(super) fn normalise(&mut self, engine: Engine, pass: &mut Pass, count: Count, fresh: f32) {
         let channels = self.sizes.outputs;
         let (mean, variance) = moments(engine, &pass.y, self.product.positions(), channels, count);
         if let Some([running_mean, running_variance]) = self.running.as_mut().filter(|_| fresh > 0.0) {
@@ -448,7 +312,7 @@ impl Layer {
         pass.mean = mean;
     }
 
-    fn settle(&self, pass: &mut Pass) {
+    pub(super) fn settle(&self, pass: &mut Pass) {
         match &self.running {
             Some([mean, variance]) => self.affine(pass, mean.values.clone(), variance.values.clone()),
             None => {
@@ -482,7 +346,7 @@ impl Layer {
 
     /// The layer's output in one channel at one output position.
     #[inline(always)]
-    fn activated(&self, pass: &Pass, y: &[Lanes], position: usize, channel: usize) -> Lanes {
+    pub(super) fn activated(&self, pass: &Pass, y: &[Lanes], position: usize, channel: usize) -> Lanes {
         let (pool, enlarge, width) = (self.config.pool, self.config.enlarge, self.output.width);
         if enlarge > 1 {
             let from = position / width / enlarge * self.product.width + position % width / enlarge;
@@ -502,7 +366,7 @@ impl Layer {
     }
 
     /// Writes the layer's output into the forms that the next product reads.
-    fn emit(&self, engine: Engine, pass: &Pass, count: Count, out: &mut Operand) {
+    pub(super) fn emit(&self, engine: Engine, pass: &Pass, count: Count, out: &mut Operand) {
         let (channels, positions) = (self.sizes.outputs, self.output.positions());
         let panel = self.product.positions() * channels;
         let parts = out.parts(Role::Input, count.panels(), positions, channels);
@@ -583,7 +447,7 @@ impl Layer {
     }
 
     /// From the gradient of the output: that of `y`, and of the bias and γ.
-    fn activation_backward(&mut self, engine: Engine, pass: &mut Pass, count: Count) {
+    pub(super) fn activation_backward(&mut self, engine: Engine, pass: &mut Pass, count: Count) {
         let (channels, positions) = (self.sizes.outputs, self.product.positions());
         let (panel, panel_out) = (positions * channels, self.output.positions() * channels);
         let sums: Vec<Vec<[f64; 2]>> = pass
@@ -778,269 +642,4 @@ fn moments(
             ((f64::from(from[c]) + mean) as f32, (squares / n - mean * mean).max(0.0) as f32)
         })
         .unzip()
-}
-
-/// Layers one after the other.
-#[derive(Debug, Clone)]
-pub struct Net {
-    engine: Engine,
-    layers: Vec<Layer>,
-}
-
-/// What a pass through a net needs; reused from step to step.
-#[derive(Debug, Clone)]
-pub struct Passes {
-    count: Count,
-    layers: Vec<Pass>,
-    /// The net's output in the forms that a further product reads.
-    pub output: Operand,
-}
-
-impl Net {
-    /// Layers with random weights: uniform in ±1/√(numbers that an output is the sum of).
-    pub fn new(
-        name: &str,
-        input: Grid,
-        layers: &[LayerConfig],
-        engine: Engine,
-        rng: &mut Rng,
-    ) -> Result<Self> {
-        if layers.is_empty() {
-            return Err(Error::config("layers", "a net needs at least one"));
-        }
-        let mut at = input;
-        let layers = layers.iter().enumerate().map(|(i, config)| {
-            let layer = Layer::new(&format!("{name}.{i}"), *config, at, i == 0, engine, rng)?;
-            at = layer.output;
-            Ok(layer)
-        });
-        Ok(Self { engine, layers: layers.collect::<Result<_>>()? })
-    }
-
-    /// Computes on another engine of the same precision.
-    pub fn use_engine(&mut self, engine: Engine) {
-        self.engine = engine;
-    }
-
-    /// What goes in.
-    pub fn input(&self) -> Grid {
-        self.layers[0].input
-    }
-
-    /// What comes out.
-    pub fn output(&self) -> Grid {
-        self.layers[self.layers.len() - 1].output
-    }
-
-    /// Room for passes.
-    pub fn passes(&self) -> Passes {
-        let pass = || Pass {
-            x: Operand::new(self.engine),
-            y: vec![],
-            d_output: vec![],
-            d_y: Operand::new(self.engine),
-            mean: vec![],
-            inverse: vec![],
-            scale: vec![],
-            shift: vec![],
-        };
-        Passes {
-            count: Count { instances: 0 },
-            layers: self.layers.iter().map(|_| pass()).collect(),
-            output: Operand::new(self.engine),
-        }
-    }
-
-    /// Lays out `count` inputs. `read(i, pixels)` writes the numbers of input i in the order height, width, channel.
-    pub fn load(&self, passes: &mut Passes, count: usize, read: impl Fn(usize, &mut [f32]) + Sync) {
-        let (engine, layer) = (self.engine, &self.layers[0]);
-        passes.count = Count { instances: count };
-        let (grid, positions, channels) = (layer.input, layer.positions, layer.sizes.inputs);
-        let patches = layer.patches.as_deref().unwrap_or_default();
-        let parts = passes.layers[0].x.parts(Role::Input, passes.count.panels(), positions, channels);
-        parts.into_par_iter().enumerate().for_each_init(
-            || (vec![0.0; grid.len()], vec![Lanes::ZERO; grid.len()]),
-            |(pixels, panel), (p, mut part)| {
-                for n in 0..LANES {
-                    if p * LANES + n < count {
-                        read(p * LANES + n, pixels);
-                    } else {
-                        pixels.fill(0.0);
-                    }
-                    panel.iter_mut().zip(pixels.iter()).for_each(|(to, v)| to.0[n] = *v);
-                }
-                let mut rows = [Lanes::ZERO; BLOCK];
-                for (position, patch) in patches.iter().enumerate() {
-                    for block in 0..channels / BLOCK {
-                        for (i, row) in rows.iter_mut().enumerate() {
-                            let (tap, c) =
-                                ((block * BLOCK + i) / grid.channels, (block * BLOCK + i) % grid.channels);
-                            *row = match patch.get(tap) {
-                                Some(Some(at)) => panel[*at as usize * grid.channels + c],
-                                _ => Lanes::ZERO,
-                            };
-                        }
-                        part.put(engine, Role::Input, channels, position, block, &rows);
-                    }
-                }
-            },
-        );
-    }
-
-    fn product(&self, i: usize, passes: &mut Passes) {
-        let (layer, pass) = (&self.layers[i], &mut passes.layers[i]);
-        let len = passes.count.panels() * layer.product.positions() * layer.sizes.outputs;
-        pass.y.resize(len, Lanes::ZERO);
-        apply(
-            self.engine,
-            &layer.forward,
-            &layer.packed[0],
-            layer.sizes,
-            &pass.x,
-            layer.positions,
-            &mut pass.y,
-        );
-    }
-
-    fn hand_on(&self, i: usize, passes: &mut Passes) {
-        let (before, after) = passes.layers.split_at_mut(i + 1);
-        let next = after.first_mut().map_or(&mut passes.output, |pass| &mut pass.x);
-        self.layers[i].emit(self.engine, &before[i], passes.count, next);
-    }
-
-    /// A pass in training: layers normalise by the batch, and `fresh` of its statistics go into the running ones.
-    pub fn forward(&mut self, passes: &mut Passes, fresh: f32) {
-        for i in 0..self.layers.len() {
-            self.product(i, passes);
-            let (layer, pass) = (&mut self.layers[i], &mut passes.layers[i]);
-            match layer.config.norm {
-                Some(_) => layer.normalise(self.engine, pass, passes.count, fresh),
-                None => layer.settle(pass),
-            }
-            self.hand_on(i, passes);
-        }
-    }
-
-    /// A pass with the running statistics.
-    pub fn infer(&self, passes: &mut Passes) {
-        for i in 0..self.layers.len() {
-            self.product(i, passes);
-            self.layers[i].settle(&mut passes.layers[i]);
-            if i + 1 < self.layers.len() {
-                self.hand_on(i, passes);
-            }
-        }
-    }
-
-    /// The output of the last pass, one row per instance in the order height, width, channel.
-    pub fn rows(&self, passes: &Passes, out: &mut [f32]) {
-        let layer = &self.layers[self.layers.len() - 1];
-        let pass = &passes.layers[self.layers.len() - 1];
-        let (grid, channels) = (layer.output, layer.sizes.outputs);
-        assert_eq!(out.len(), passes.count.instances * grid.len());
-        let panel = layer.product.positions() * channels;
-        out.par_chunks_mut(LANES * grid.len()).zip(pass.y.par_chunks(panel)).for_each(|(out, y)| {
-            for position in 0..grid.positions() {
-                for c in 0..grid.channels {
-                    let z = layer.activated(pass, y, position, c);
-                    let column = out.iter_mut().skip(position * grid.channels + c).step_by(grid.len());
-                    column.zip(&z.0).for_each(|(to, v)| *to = *v);
-                }
-            }
-        });
-    }
-
-    /// Room for the gradient of the output, `[panel][position][channel]`, padded.
-    pub fn output_gradient<'a>(&self, passes: &'a mut Passes) -> &'a mut [Lanes] {
-        let layer = &self.layers[self.layers.len() - 1];
-        let len = passes.count.panels() * layer.output.positions() * layer.sizes.outputs;
-        let gradient = &mut passes.layers[self.layers.len() - 1].d_output;
-        gradient.resize(len, Lanes::ZERO);
-        gradient
-    }
-
-    /// The way back of [`Net::forward`], from [`Net::output_gradient`] to the gradient of every parameter.
-    pub fn backward(&mut self, passes: &mut Passes) {
-        let (engine, count) = (self.engine, passes.count);
-        for i in (0..self.layers.len()).rev() {
-            let (layer, (before, rest)) = (&mut self.layers[i], passes.layers.split_at_mut(i));
-            let pass = &mut rest[0];
-            layer.activation_backward(engine, pass, count);
-            let (to, from) = (layer.product.positions(), layer.positions);
-            let gradient = &mut layer.weight.gradient;
-            outer(
-                engine,
-                &layer.taps,
-                layer.sizes,
-                (&pass.d_y, to),
-                (&pass.x, from),
-                count.panels(),
-                gradient,
-            );
-            if let Some(previous) = before.last_mut() {
-                previous.d_output.resize(count.panels() * from * layer.sizes.inputs, Lanes::ZERO);
-                let (back, sizes) = (&layer.packed[1], layer.sizes.turned());
-                apply(engine, &layer.backward, back, sizes, &pass.d_y, to, &mut previous.d_output);
-            }
-        }
-    }
-
-    /// Moves every parameter against its gradient; `decay` pulls the weights towards 0.
-    pub fn step(&mut self, adam: Adam, decay: f32) {
-        for layer in &mut self.layers {
-            if decay > 0.0 {
-                let Parameter { values, gradient, .. } = &mut layer.weight;
-                gradient.iter_mut().zip(values).for_each(|(g, w)| *g += decay * *w);
-            }
-            layer.learned_mut().for_each(|p| p.step(self.engine, adam));
-            layer.pack(self.engine);
-        }
-    }
-
-    /// Writes the gradient of the output, given as [`Net::rows`] gives the output.
-    pub fn set_output_gradient(&self, passes: &mut Passes, rows: &[f32]) {
-        let grid = self.output();
-        let (channels, instances) = (padded(grid.channels), passes.count.instances);
-        assert_eq!(rows.len(), instances * grid.len());
-        let panels = self.output_gradient(passes).par_chunks_mut(grid.positions() * channels);
-        panels.zip(rows.par_chunks(LANES * grid.len())).for_each(|(panel, rows)| {
-            panel.fill(Lanes::ZERO);
-            for (n, row) in rows.chunks_exact(grid.len()).enumerate() {
-                for (to, pixel) in panel.chunks_exact_mut(channels).zip(row.chunks_exact(grid.channels)) {
-                    to.iter_mut().zip(pixel).for_each(|(to, v)| to.0[n] = *v);
-                }
-            }
-        });
-    }
-
-    /// Puts back the optimiser's state of every parameter.
-    pub fn restore_moments(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
-        self.layers.iter_mut().flat_map(Layer::learned_mut).try_for_each(|p| p.restore_moments(tensors))
-    }
-
-    /// The optimiser's state of every parameter.
-    pub fn saved_moments(&self) -> Vec<Tensor> {
-        self.learned().flat_map(Parameter::saved_moments).collect()
-    }
-
-    /// All that is learned.
-    pub fn learned(&self) -> impl Iterator<Item = &Parameter> {
-        self.layers.iter().flat_map(Layer::learned)
-    }
-
-    /// Learned numbers and running statistics.
-    pub fn saved(&self) -> Vec<Tensor> {
-        let statistics = self.layers.iter().flat_map(|l| l.running.iter().flatten());
-        self.learned().chain(statistics).map(Parameter::saved).collect()
-    }
-
-    /// Puts back what [`Net::saved`] gave.
-    pub fn restore(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
-        for layer in &mut self.layers {
-            layer.learned_mut().try_for_each(|p| p.restore(tensors))?;
-            layer.running.iter_mut().flatten().try_for_each(|p| p.restore(tensors))?;
-            layer.pack(self.engine);
-        }
-        Ok(())
-    }
 }

@@ -10,17 +10,17 @@
 //!       SHA256SUMS              `sha256sum -c SHA256SUMS` checks the folder
 //! ```
 
+mod checkpoint;
+mod tensors;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use bytemuck::Pod;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 use sha2::{Digest, Sha256};
 
-use crate::calibrate::{Calibrator, Rows};
+use crate::calibrate::Calibrator;
 use crate::estimator::{Estimator, Tensor};
 use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
@@ -31,8 +31,10 @@ use crate::instances::Instances;
 use crate::model::{ItemState, Manifest, Model, PreEmbedding};
 use crate::pipeline::Log;
 use crate::tasks::TaskEmbeddings;
-use crate::trainer::{History, Progress};
+use crate::trainer::History;
 use crate::{Error, Result};
+pub use checkpoint::Checkpoint;
+use tensors::{Opened, Pack, hex, write_file};
 
 #[cfg(target_endian = "big")]
 compile_error!("model folders are little-endian, and this code reads them without swapping bytes");
@@ -48,7 +50,6 @@ const WEIGHTS: &str = "weights.safetensors";
 const USERS: &str = "users.safetensors";
 const ITEMS: &str = "items.safetensors";
 const EXPOSURES: &str = "exposures.safetensors";
-const CHECKPOINT_ENDING: &str = "checkpoint";
 const FILES: [&str; 5] = [MANIFEST, WEIGHTS, USERS, ITEMS, EXPOSURES];
 
 /// Writes a model folder, beside its place first, then moved there.
@@ -238,19 +239,6 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     write_file(&folder.join(SUMS), sums.as_bytes())
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let write = || {
-        let mut file = fs::File::create(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|e| Error::io(path, e))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 /// SHA-256 over everything a model is trained on.
 pub fn fingerprint(log: &Log) -> String {
     let mut hash = Sha256::new();
@@ -273,148 +261,6 @@ pub fn fingerprint(log: &Log) -> String {
         hash.update(bytemuck::cast_slice::<f32, u8>(features.values()));
     }
     hex(&hash.finalize())
-}
-
-/// Tensors on their way to a file.
-#[derive(Default)]
-struct Pack(Vec<(String, Dtype, Vec<usize>, Vec<u8>)>);
-
-impl Pack {
-    fn add<T: Pod>(&mut self, name: &str, dtype: Dtype, shape: &[usize], values: &[T]) {
-        self.0.push((name.into(), dtype, shape.to_vec(), bytemuck::cast_slice(values).to_vec()));
-    }
-
-    fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) {
-        self.add(name, Dtype::F32, shape, values);
-    }
-
-    fn tensors(&mut self, prefix: &str, tensors: Vec<Tensor>) {
-        tensors.iter().for_each(|t| self.floats(&format!("{prefix}{}", t.name), &t.shape, &t.values));
-    }
-
-    fn rows(&mut self, name: &str, rows: &Rows) {
-        self.add(&format!("{name}.ends"), Dtype::U64, &[rows.ends.len()], &rows.ends);
-        self.floats(&format!("{name}.values"), &[rows.values.len()], &rows.values);
-    }
-
-    fn names(&mut self, names: &Names) {
-        match names {
-            Names::Int(values) => self.add("ids", Dtype::I64, &[values.len()], values),
-            Names::Str { text, ends } => {
-                self.add("ids.text", Dtype::U8, &[text.len()], text.as_bytes());
-                self.add("ids.ends", Dtype::U64, &[ends.len()], ends);
-            }
-        }
-    }
-
-    /// SHA-256 over names and numbers.
-    fn digest(&self) -> String {
-        let mut entries: Vec<_> =
-            self.0.iter().map(|(name, _, _, bytes)| (name.as_str(), &bytes[..])).collect();
-        digest(&mut entries)
-    }
-
-    fn write(&self, path: &Path, metadata: Option<HashMap<String, String>>) -> Result<()> {
-        let views = self.0.iter().map(|(name, dtype, shape, bytes)| {
-            TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name.as_str(), view))
-        });
-        let views: Vec<_> = views
-            .collect::<Result<_, _>>()
-            .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
-        let bytes = safetensors::serialize(views, metadata)
-            .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
-        write_file(path, &bytes)
-    }
-}
-
-fn digest(entries: &mut [(&str, &[u8])]) -> String {
-    entries.sort_unstable();
-    let mut hash = Sha256::new();
-    for (name, bytes) in entries {
-        hash.update(name.as_bytes());
-        hash.update(bytes);
-    }
-    hex(&hash.finalize())
-}
-
-/// A file of tensors, checked.
-struct Opened {
-    path: PathBuf,
-    bytes: Vec<u8>,
-}
-
-impl Opened {
-    fn tensors(&self) -> Result<SafeTensors<'_>> {
-        SafeTensors::deserialize(&self.bytes)
-            .map_err(|e| self.error(format!("is not a safetensors file: {e}")))
-    }
-
-    fn error(&self, what: impl Into<String>) -> Error {
-        Error::store(&self.path, what)
-    }
-
-    fn has(&self, name: &str) -> Result<bool> {
-        Ok(self.tensors()?.names().contains(&name))
-    }
-
-    fn take<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, Vec<T>)> {
-        let tensors = self.tensors()?;
-        let view = tensors.tensor(name).map_err(|_| self.error(format!("has no tensor {name:?}")))?;
-        if view.dtype() != dtype {
-            return Err(self.error(format!("{name:?} holds {:?}, expected {dtype:?}", view.dtype())));
-        }
-        Ok((view.shape().to_vec(), bytemuck::allocation::pod_collect_to_vec(view.data())))
-    }
-
-    fn list<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Vec<T>> {
-        Ok(self.take(name, dtype)?.1)
-    }
-
-    fn matrix(&self, name: &str) -> Result<([usize; 2], Vec<f32>)> {
-        let (shape, values) = self.take(name, Dtype::F32)?;
-        match shape[..] {
-            [rows, columns] if columns > 0 => Ok(([rows, columns], values)),
-            _ => Err(self.error(format!("{name:?} has shape {shape:?}, expected a matrix"))),
-        }
-    }
-
-    fn with_prefix(&self, prefix: &str) -> Result<Vec<Tensor>> {
-        let tensors = self.tensors()?;
-        let mut list = Vec::new();
-        for (name, view) in tensors.iter() {
-            if let Some(name) = name.strip_prefix(prefix).filter(|_| view.dtype() == Dtype::F32) {
-                let values = bytemuck::allocation::pod_collect_to_vec(view.data());
-                list.push(Tensor { name: name.into(), shape: view.shape().to_vec(), values });
-            }
-        }
-        Ok(list)
-    }
-
-    fn rows(&self, name: &str) -> Result<Rows> {
-        let ends = self.list(&format!("{name}.ends"), Dtype::U64)?;
-        Ok(Rows { ends, values: self.list(&format!("{name}.values"), Dtype::F32)? })
-    }
-
-    fn names(&self) -> Result<Names> {
-        if self.has("ids")? {
-            return Ok(Names::Int(self.list("ids", Dtype::I64)?));
-        }
-        let text = String::from_utf8(self.list("ids.text", Dtype::U8)?)
-            .map_err(|_| self.error("ids are not valid UTF-8"))?;
-        let ends: Vec<u64> = self.list("ids.ends", Dtype::U64)?;
-        let fits = ends.is_sorted()
-            && ends.last().copied().unwrap_or(0) == text.len() as u64
-            && ends.iter().all(|end| text.is_char_boundary(*end as usize));
-        if !fits {
-            return Err(self.error("ids do not fit together"));
-        }
-        Ok(Names::Str { text, ends })
-    }
-
-    /// Says which file a complaint of the core is about.
-    fn wrap<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|e| self.error(e.to_string()))
-    }
 }
 
 /// Reads the manifest alone, after checking that it is one.
@@ -652,125 +498,4 @@ fn open_checked(folder: &Path, name: &str, sums: &HashMap<String, String>) -> Re
         ));
     }
     Ok(Opened { path, bytes })
-}
-
-/// A folder beside the model in which training remembers where it stood.
-#[derive(Debug, Clone)]
-pub struct Checkpoint {
-    folder: PathBuf,
-    /// What the run is about; a checkpoint of another run is refused.
-    about: String,
-}
-
-impl Checkpoint {
-    /// The checkpoint of the model that will be written to `model`, for this run: its data and settings.
-    pub fn of(model: &Path, about: impl Into<String>) -> Self {
-        let mut name = model.file_name().unwrap_or_default().to_owned();
-        name.push(".checkpoint");
-        Self { folder: model.with_file_name(name), about: about.into() }
-    }
-
-    /// Where it is kept.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Whether there is one.
-    pub fn exists(&self) -> bool {
-        self.folder.exists()
-    }
-
-    /// Forgets everything; a file that is not a checkpoint stays where it is.
-    pub fn remove(&self) -> Result<()> {
-        if !self.exists() {
-            return Ok(());
-        }
-        let entries = fs::read_dir(&self.folder).map_err(|e| Error::io(&self.folder, e))?;
-        for path in entries.flatten().map(|e| e.path()) {
-            if path.extension().is_some_and(|e| e == CHECKPOINT_ENDING || e == "partial") {
-                fs::remove_file(&path).map_err(|e| Error::io(&path, e))?;
-            }
-        }
-        // Not empty where somebody else keeps something in it.
-        let _ = fs::remove_dir(&self.folder);
-        Ok(())
-    }
-
-    fn path(&self, stage: &str) -> PathBuf {
-        self.folder.join(format!("{}.{CHECKPOINT_ENDING}", stage.replace(' ', "-")))
-    }
-
-    /// Remembers where a stage stands.
-    pub fn save(&self, stage: &str, model: &dyn Estimator, progress: &Progress) -> Result<()> {
-        let (steps, optimiser) = model.optimiser();
-        let mut pack = Pack::default();
-        pack.tensors("now.", model.parameters());
-        pack.tensors("optimiser.", optimiser);
-        progress.best.iter().for_each(|best| pack.tensors("best.", best.clone()));
-        let history = serde_json::to_string(&progress.history)
-            .map_err(|e| Error::store(self.path(stage), e.to_string()))?;
-        self.write(stage, &pack, &[("history", history), ("steps", steps.to_string())])
-    }
-
-    /// Remembers where a stage of another kind stands: tensors, and a note to go with them.
-    pub fn save_state(&self, stage: &str, tensors: Vec<Tensor>, note: &str) -> Result<()> {
-        let mut pack = Pack::default();
-        pack.tensors("now.", tensors);
-        self.write(stage, &pack, &[("note", note.to_owned())])
-    }
-
-    /// What [`Checkpoint::save_state`] was given; `None` where the stage had not begun.
-    pub fn load_state(&self, stage: &str) -> Result<Option<(Vec<Tensor>, String)>> {
-        let Some((file, metadata)) = self.read(stage)? else { return Ok(None) };
-        let note = metadata.get("note").ok_or_else(|| file.error("does not say \"note\""))?;
-        Ok(Some((file.with_prefix("now.")?, note.clone())))
-    }
-
-    fn write(&self, stage: &str, pack: &Pack, notes: &[(&str, String)]) -> Result<()> {
-        fs::create_dir_all(&self.folder).map_err(|e| Error::io(&self.folder, e))?;
-        let path = self.path(stage);
-        let own = [("about", self.about.clone()), ("sha256", pack.digest())];
-        let metadata = own.iter().chain(notes).map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-        let partial = path.with_extension("partial");
-        pack.write(&partial, Some(metadata))?;
-        fs::rename(&partial, &path).map_err(|e| Error::io(&path, e))
-    }
-
-    /// A stage's file, checked, and what it says about itself.
-    fn read(&self, stage: &str) -> Result<Option<(Opened, HashMap<String, String>)>> {
-        let path = self.path(stage);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-        let file = Opened { path, bytes };
-        let (_, metadata) = SafeTensors::read_metadata(&file.bytes)
-            .map_err(|e| file.error(format!("is not a checkpoint: {e}")))?;
-        let metadata = metadata.metadata().clone().unwrap_or_default();
-        if metadata.get("about") != Some(&self.about) {
-            let what = "was made with other data or settings: use those again, or delete it to start anew";
-            return Err(file.error(what));
-        }
-        let tensors = file.tensors()?;
-        let mut entries: Vec<_> = tensors.iter().map(|(name, view)| (name, view.data())).collect();
-        if metadata.get("sha256") != Some(&digest(&mut entries)) {
-            return Err(file.error("is damaged: delete it to start anew"));
-        }
-        Ok(Some((file, metadata)))
-    }
-
-    /// Puts a stage back to where it stood; `None` where it had not begun.
-    pub fn load(&self, stage: &str, model: &mut dyn Estimator) -> Result<Option<Progress>> {
-        let Some((file, metadata)) = self.read(stage)? else { return Ok(None) };
-        let field =
-            |name: &str| metadata.get(name).ok_or_else(|| file.error(format!("does not say {name:?}")));
-        let history: History =
-            serde_json::from_str(field("history")?).map_err(|e| file.error(e.to_string()))?;
-        check_history(&file, &history)?;
-        let steps = field("steps")?.parse().map_err(|_| file.error("has no step count"))?;
-        file.wrap(model.set_parameters(file.with_prefix("now.")?))?;
-        file.wrap(model.set_optimiser(steps, file.with_prefix("optimiser.")?))?;
-        let best = file.with_prefix("best.")?;
-        Ok(Some(Progress { history, best: (!best.is_empty()).then_some(best) }))
-    }
 }

@@ -1,0 +1,173 @@
+//! Files of named tensors (safetensors): how they are put together and taken apart.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use bytemuck::Pod;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
+
+use crate::calibrate::Rows;
+use crate::estimator::Tensor;
+use crate::ids::Names;
+use crate::{Error, Result};
+
+/// Writes a file and makes sure that it is on the disk.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = fs::File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|e| Error::io(path, e))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Tensors on their way to a file.
+#[derive(Default)]
+pub(super) struct Pack(Vec<(String, Dtype, Vec<usize>, Vec<u8>)>);
+
+impl Pack {
+    pub(super) fn add<T: Pod>(&mut self, name: &str, dtype: Dtype, shape: &[usize], values: &[T]) {
+        self.0.push((name.into(), dtype, shape.to_vec(), bytemuck::cast_slice(values).to_vec()));
+    }
+
+    pub(super) fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) {
+        self.add(name, Dtype::F32, shape, values);
+    }
+
+    pub(super) fn tensors(&mut self, prefix: &str, tensors: Vec<Tensor>) {
+        tensors.iter().for_each(|t| self.floats(&format!("{prefix}{}", t.name), &t.shape, &t.values));
+    }
+
+    pub(super) fn rows(&mut self, name: &str, rows: &Rows) {
+        self.add(&format!("{name}.ends"), Dtype::U64, &[rows.ends.len()], &rows.ends);
+        self.floats(&format!("{name}.values"), &[rows.values.len()], &rows.values);
+    }
+
+    pub(super) fn names(&mut self, names: &Names) {
+        match names {
+            Names::Int(values) => self.add("ids", Dtype::I64, &[values.len()], values),
+            Names::Str { text, ends } => {
+                self.add("ids.text", Dtype::U8, &[text.len()], text.as_bytes());
+                self.add("ids.ends", Dtype::U64, &[ends.len()], ends);
+            }
+        }
+    }
+
+    /// SHA-256 over names and numbers.
+    pub(super) fn digest(&self) -> String {
+        let mut entries: Vec<_> =
+            self.0.iter().map(|(name, _, _, bytes)| (name.as_str(), &bytes[..])).collect();
+        digest(&mut entries)
+    }
+
+    pub(super) fn write(&self, path: &Path, metadata: Option<HashMap<String, String>>) -> Result<()> {
+        let views = self.0.iter().map(|(name, dtype, shape, bytes)| {
+            TensorView::new(*dtype, shape.clone(), bytes).map(|view| (name.as_str(), view))
+        });
+        let views: Vec<_> = views
+            .collect::<Result<_, _>>()
+            .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
+        let bytes = safetensors::serialize(views, metadata)
+            .map_err(|e| Error::store(path, format!("cannot be written: {e}")))?;
+        write_file(path, &bytes)
+    }
+}
+
+/// SHA-256 over names and what they hold.
+pub(super) fn digest(entries: &mut [(&str, &[u8])]) -> String {
+    entries.sort_unstable();
+    let mut hash = Sha256::new();
+    for (name, bytes) in entries {
+        hash.update(name.as_bytes());
+        hash.update(bytes);
+    }
+    hex(&hash.finalize())
+}
+
+/// A file of tensors, checked.
+pub(super) struct Opened {
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
+}
+
+impl Opened {
+    pub(super) fn tensors(&self) -> Result<SafeTensors<'_>> {
+        SafeTensors::deserialize(&self.bytes)
+            .map_err(|e| self.error(format!("is not a safetensors file: {e}")))
+    }
+
+    pub(super) fn error(&self, what: impl Into<String>) -> Error {
+        Error::store(&self.path, what)
+    }
+
+    pub(super) fn has(&self, name: &str) -> Result<bool> {
+        Ok(self.tensors()?.names().contains(&name))
+    }
+
+    pub(super) fn take<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, Vec<T>)> {
+        let tensors = self.tensors()?;
+        let view = tensors.tensor(name).map_err(|_| self.error(format!("has no tensor {name:?}")))?;
+        if view.dtype() != dtype {
+            return Err(self.error(format!("{name:?} holds {:?}, expected {dtype:?}", view.dtype())));
+        }
+        Ok((view.shape().to_vec(), bytemuck::allocation::pod_collect_to_vec(view.data())))
+    }
+
+    pub(super) fn list<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Vec<T>> {
+        Ok(self.take(name, dtype)?.1)
+    }
+
+    pub(super) fn matrix(&self, name: &str) -> Result<([usize; 2], Vec<f32>)> {
+        let (shape, values) = self.take(name, Dtype::F32)?;
+        match shape[..] {
+            [rows, columns] if columns > 0 => Ok(([rows, columns], values)),
+            _ => Err(self.error(format!("{name:?} has shape {shape:?}, expected a matrix"))),
+        }
+    }
+
+    pub(super) fn with_prefix(&self, prefix: &str) -> Result<Vec<Tensor>> {
+        let tensors = self.tensors()?;
+        let mut list = Vec::new();
+        for (name, view) in tensors.iter() {
+            if let Some(name) = name.strip_prefix(prefix).filter(|_| view.dtype() == Dtype::F32) {
+                let values = bytemuck::allocation::pod_collect_to_vec(view.data());
+                list.push(Tensor { name: name.into(), shape: view.shape().to_vec(), values });
+            }
+        }
+        Ok(list)
+    }
+
+    pub(super) fn rows(&self, name: &str) -> Result<Rows> {
+        let ends = self.list(&format!("{name}.ends"), Dtype::U64)?;
+        Ok(Rows { ends, values: self.list(&format!("{name}.values"), Dtype::F32)? })
+    }
+
+    pub(super) fn names(&self) -> Result<Names> {
+        if self.has("ids")? {
+            return Ok(Names::Int(self.list("ids", Dtype::I64)?));
+        }
+        let text = String::from_utf8(self.list("ids.text", Dtype::U8)?)
+            .map_err(|_| self.error("ids are not valid UTF-8"))?;
+        let ends: Vec<u64> = self.list("ids.ends", Dtype::U64)?;
+        let fits = ends.is_sorted()
+            && ends.last().copied().unwrap_or(0) == text.len() as u64
+            && ends.iter().all(|end| text.is_char_boundary(*end as usize));
+        if !fits {
+            return Err(self.error("ids do not fit together"));
+        }
+        Ok(Names::Str { text, ends })
+    }
+
+    /// Says which file a complaint of the core is about.
+    pub(super) fn wrap<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|e| self.error(e.to_string()))
+    }
+}
