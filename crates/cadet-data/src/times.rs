@@ -166,3 +166,58 @@ fn text(column: &ArrayRef, row: usize) -> Option<&str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{
+        Date32Array, DictionaryArray, Float64Array, Int32Array, Int64Array, StringArray,
+        TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray,
+        UInt64Array,
+    };
+
+    use super::*;
+
+    /// The times, and the rows that have none with what was found there.
+    fn found(column: impl Array + 'static) -> (Vec<u32>, Vec<(usize, String)>) {
+        let mut bad = Vec::new();
+        let column: ArrayRef = Arc::new(column);
+        let times = read(&column, &mut |row, found| bad.push((row, found)));
+        (times, bad)
+    }
+
+    #[test]
+    fn columns_of_all_types() {
+        const T: i64 = 1_794_803_316;
+        let good = (vec![T as u32, 0], vec![]);
+        assert_eq!(found(TimestampSecondArray::from(vec![Some(T), None])), good);
+        assert_eq!(found(TimestampMillisecondArray::from(vec![Some(T * 1_000 + 9), None])), good);
+        assert_eq!(found(TimestampMicrosecondArray::from(vec![Some(T * 1_000_000 + 9), None])), good);
+        assert_eq!(found(TimestampNanosecondArray::from(vec![Some(T * 1_000_000_000 + 9), None])), good);
+        assert_eq!(found(Int64Array::from(vec![Some(T * 1_000), None])), good);
+        assert_eq!(found(Int32Array::from(vec![Some(T as i32), None])), good);
+        assert_eq!(found(UInt64Array::from(vec![Some(T as u64), None])), good);
+        assert_eq!(found(Float64Array::from(vec![Some(T as f64 + 0.5), None])), good);
+        assert_eq!(found(StringArray::from(vec![Some("2026-11-16T04:28:36Z"), None])), good);
+        let words: DictionaryArray<Int32Type> = vec![Some("1794803316"), None].into_iter().collect();
+        assert_eq!(found(words), good);
+        assert_eq!(found(Date32Array::from(vec![Some(1), None])), (vec![86_400, 0], vec![]));
+    }
+
+    #[test]
+    fn what_is_no_time_is_told() {
+        let bad = |what: &str| (vec![0], vec![(0, what.to_owned())]);
+        assert_eq!(found(TimestampSecondArray::from(vec![-5])), bad("-5 seconds after 1970"));
+        assert_eq!(found(TimestampMillisecondArray::from(vec![0])), bad("0 seconds after 1970"));
+        assert_eq!(found(Date32Array::from(vec![-1])), bad("-86400 seconds after 1970"));
+        assert_eq!(found(Int64Array::from(vec![-1])), bad("-1"));
+        assert_eq!(found(UInt64Array::from(vec![u64::MAX])), bad("18446744073709551615"));
+        assert_eq!(found(Float64Array::from(vec![f64::NAN])), bad("NaN"));
+        assert_eq!(found(StringArray::from(vec!["soon"])), bad("soon"));
+        assert_eq!(found(StringArray::from(vec![" "])), (vec![0], vec![]));
+        // What lies under a null is nobody's business.
+        let hidden = Int64Array::new(vec![-1, 5].into(), Some(vec![false, false].into()));
+        assert_eq!(found(hidden), (vec![0, 0], vec![]));
+    }
+}

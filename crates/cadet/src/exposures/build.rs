@@ -3,8 +3,6 @@
 //! Events are dealt out into a few hundred buckets by the low bits of their task, and each bucket, small enough for a core's
 //! cache, is sorted digit by digit. What comes out does not depend on the order in which events came in.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::Exposures;
@@ -12,8 +10,8 @@ use crate::{Error, Result};
 
 /// Collects exposures in any order.
 ///
-/// Holds 8 bytes an event, and 4 more each where weights other than 1 or times were seen; building the rows takes about as
-/// much again.
+/// Holds 8 bytes an event, and 4 more each where weights other than 1 or times were seen. Building the rows takes 8 to 28
+/// bytes an event: most where events have times and there are more than 2³² pairs of a task and an instance.
 #[derive(Debug, Default)]
 pub struct ExposuresBuilder {
     chunks: Vec<Chunk>,
@@ -85,7 +83,7 @@ impl ExposuresBuilder {
         Ok(())
     }
 
-    /// Adds many events, `task << 32 | instance`, with their weights and times where they have any.
+    /// Adds many events, `task << 32 | instance`, with their weights and times (0 for none) where they have any.
     pub fn push_all(
         &mut self,
         keys: Vec<u64>,
@@ -97,7 +95,12 @@ impl ExposuresBuilder {
             return Err(Error::Shape { what: "weights or times of events", expected: keys.len(), found });
         }
         weights.iter().flatten().try_for_each(|weight| check(*weight))?;
-        self.chunks.push(Chunk { keys, weights, times });
+        let mut chunk = Chunk { keys, weights, times };
+        // They may wait for long.
+        chunk.keys.shrink_to_fit();
+        chunk.weights.iter_mut().for_each(Vec::shrink_to_fit);
+        chunk.times.iter_mut().for_each(Vec::shrink_to_fit);
+        self.chunks.push(chunk);
         Ok(())
     }
 
@@ -120,14 +123,14 @@ impl ExposuresBuilder {
         }
     }
 
-    /// Takes out the events at `cut` and later.
+    /// Takes out the events at `cut` and later; those whose time is not known stay.
     pub fn split_off_from(&mut self, cut: u32) -> Self {
         let mut future = Self::default();
         for chunk in &mut self.chunks {
             let mut past = Chunk::default();
             for i in 0..chunk.keys.len() {
                 let (key, weight, time) = chunk.event(i);
-                let side = if time < cut { &mut past } else { future.open() };
+                let side = if time == 0 || time < cut { &mut past } else { future.open() };
                 side.push((key >> 32) as u32, key as u32, weight, time);
             }
             *chunk = past;
@@ -137,8 +140,13 @@ impl ExposuresBuilder {
 
     /// The time before which a share of the events lies.
     pub fn time_at(&self, share: f64) -> u32 {
-        let times = |chunk: &Chunk| chunk.times.clone().unwrap_or_else(|| vec![0; chunk.keys.len()]);
-        let mut times: Vec<u32> = self.chunks.iter().flat_map(times).collect();
+        let mut times = Vec::with_capacity(self.len());
+        for chunk in &self.chunks {
+            match &chunk.times {
+                Some(known) => times.extend_from_slice(known),
+                None => times.resize(times.len() + chunk.keys.len(), 0),
+            }
+        }
         if times.is_empty() {
             return 0;
         }
@@ -201,6 +209,7 @@ impl Chunk {
 /// What is known of an event beside who was shown what.
 trait Extra: Copy + Default + Send + Sync {
     const WEIGHTED: bool;
+    const TIMED: bool;
     fn new(weight: f32, time: u32) -> Self;
     fn weight(self) -> f32;
     fn time(self) -> u32;
@@ -208,6 +217,7 @@ trait Extra: Copy + Default + Send + Sync {
 
 impl Extra for () {
     const WEIGHTED: bool = false;
+    const TIMED: bool = false;
     fn new(_: f32, _: u32) -> Self {}
     fn weight(self) -> f32 {
         1.0
@@ -219,6 +229,7 @@ impl Extra for () {
 
 impl Extra for u32 {
     const WEIGHTED: bool = false;
+    const TIMED: bool = true;
     fn new(_: f32, time: u32) -> Self {
         time
     }
@@ -232,6 +243,7 @@ impl Extra for u32 {
 
 impl Extra for (f32, u32) {
     const WEIGHTED: bool = true;
+    const TIMED: bool = true;
     fn new(weight: f32, time: u32) -> Self {
         (weight, time)
     }
@@ -277,7 +289,8 @@ impl Key for u64 {
 
 fn deal<E: Extra>(chunks: Vec<Chunk>, tasks: usize, instances: usize) -> Result<Exposures> {
     let total: usize = chunks.iter().map(|chunk| chunk.keys.len()).sum();
-    let width = |count: usize| usize::BITS - count.saturating_sub(1).leading_zeros();
+    // Numbers have 32 bits, however many there might be.
+    let width = |count: usize| usize::BITS - count.clamp(1, 1 << 32).saturating_sub(1).leading_zeros();
     let bucket_bits = width((total / BUCKET).min(MOST_BUCKETS)).min(width(tasks));
     let layout =
         Layout { bucket_bits, task_bits: width(tasks) - bucket_bits, instance_bits: width(instances) };
@@ -357,7 +370,7 @@ fn sort<K: Key, E: Extra>(events: &mut Vec<(K, E)>, bits: u32) {
     let digit_bits = bits.div_ceil(count);
     for i in 0..count {
         let digit = |key: K| (key.get() >> (i * digit_bits)) as usize & ((1 << digit_bits) - 1);
-        let mut places = vec![0u32; 1 << digit_bits];
+        let mut places = vec![0usize; 1 << digit_bits];
         events.iter().for_each(|(key, _)| places[digit(*key)] += 1);
         let mut sum = 0;
         for place in &mut places {
@@ -365,7 +378,7 @@ fn sort<K: Key, E: Extra>(events: &mut Vec<(K, E)>, bits: u32) {
         }
         for event in events.iter() {
             let place = &mut places[digit(event.0)];
-            other[*place as usize] = *event;
+            other[*place] = *event;
             *place += 1;
         }
         std::mem::swap(events, &mut other);
@@ -395,6 +408,8 @@ impl Bucket {
         let mut bucket = Bucket::default();
         let Columns { instances, counts, weights, last } = &mut bucket.columns;
         instances.reserve_exact(sorted.len());
+        weights.reserve_exact(if E::WEIGHTED { sorted.len() } else { 0 });
+        last.reserve_exact(if E::TIMED { sorted.len() } else { 0 });
         for run in sorted.chunk_by(|a, b| a.0 == b.0) {
             let key = run[0].0.get();
             let task = ((key >> layout.instance_bits) as u32) << layout.bucket_bits | number;
@@ -405,7 +420,7 @@ impl Bucket {
             if E::WEIGHTED {
                 weights.push(weight(run));
             }
-            if size_of::<E>() > 0 {
+            if E::TIMED {
                 last.push(run.iter().map(|(_, extra)| extra.time()).max().unwrap_or(0));
             }
             instances.push((key & ((1 << layout.instance_bits) - 1)) as u32);
@@ -413,6 +428,9 @@ impl Bucket {
                 Some((same, length)) if *same == task => *length += 1,
                 _ => bucket.tasks.push((task, 1)),
             }
+        }
+        if !counts.is_empty() {
+            counts.resize(instances.len(), 1);
         }
         bucket
     }
@@ -448,20 +466,20 @@ fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposure
         for (task, length) in tasks {
             let start = offsets[task as usize] as usize;
             let (to, part) = (start..start + length as usize, from..from + length as usize);
-            put(&mut rows, &columns.instances, &to, &part);
-            counts.iter_mut().for_each(|all| put(all, &columns.counts, &to, &part));
-            weights.iter_mut().for_each(|all| put(all, &columns.weights, &to, &part));
-            last.iter_mut().for_each(|all| put(all, &columns.last, &to, &part));
+            rows[to.clone()].copy_from_slice(&columns.instances[part.clone()]);
+            if let (Some(all), false) = (&mut counts, columns.counts.is_empty()) {
+                all[to.clone()].copy_from_slice(&columns.counts[part.clone()]);
+            }
+            if let Some(all) = &mut weights {
+                all[to.clone()].copy_from_slice(&columns.weights[part.clone()]);
+            }
+            if let Some(all) = &mut last {
+                all[to].copy_from_slice(&columns.last[part.clone()]);
+            }
             from = part.end;
         }
     }
     Exposures::from_parts(instances, offsets, rows, counts, weights)?.with_last(last)
-}
-
-/// Copies a row to its place; a column that ends before it has nothing to say of it.
-fn put<T: Copy>(all: &mut [T], column: &[T], to: &Range<usize>, part: &Range<usize>) {
-    let part = part.start.min(column.len())..part.end.min(column.len());
-    all[to.start..to.start + part.len()].copy_from_slice(&column[part]);
 }
 
 #[cfg(test)]
@@ -551,26 +569,70 @@ mod tests {
         assert_eq!(builder.build(4, 5).unwrap().len(), 1);
     }
 
+    /// Adds an event to what is known.
+    fn note(truth: &mut Truth, (task, instance, weight, time): (u32, u32, f32, u32)) {
+        let entry = truth.entry((task, instance)).or_default();
+        *entry = (entry.0 + 1, entry.1 + weight, entry.2.max(time));
+    }
+
+    /// Events without order; weights are halves, which add up without rounding.
+    fn events(count: u32, tasks: u32, instances: u32) -> impl Iterator<Item = (u32, u32, f32, u32)> {
+        let mut x = 1u64;
+        (0..count).map(move |i| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((x >> 33) as u32 % tasks, (x >> 32) as u32 % instances, 0.5 + (i % 4) as f32, i)
+        })
+    }
+
     #[test]
     fn many_events_in_many_buckets() {
-        let mut truth = Truth::new();
-        let mut builders = [ExposuresBuilder::new(), ExposuresBuilder::new(), ExposuresBuilder::new()];
-        let mut x = 1u64;
-        for i in 0..200_000u32 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (task, instance) = ((x >> 33) as u32 % 3000, (x >> 45) as u32 % 50);
-            // Halves add up without rounding, in any order.
-            let (weight, time) = (0.5 + (i % 4) as f32, i);
-            builders[0].push(task, instance);
-            builders[1].push_event(task, instance, 1.0, time).unwrap();
-            builders[2].push_event(task, instance, weight, time).unwrap();
-            let entry = truth.entry((task, instance)).or_default();
-            *entry = (entry.0 + 1, entry.1 + weight, entry.2.max(time));
+        // A few buckets; one task and one instance; more than 32 bits a key.
+        for (count, tasks, instances) in [(200_000, 3000, 50), (5000, 1, 1), (70_000, 3000, 1 << 31)] {
+            let mut truth = Truth::new();
+            let mut builders = [ExposuresBuilder::new(), ExposuresBuilder::new(), ExposuresBuilder::new()];
+            for event in events(count, tasks, instances) {
+                let (task, instance, weight, time) = event;
+                builders[0].push(task, instance);
+                builders[1].push_event(task, instance, 1.0, time).unwrap();
+                builders[2].push_event(task, instance, weight, time).unwrap();
+                note(&mut truth, event);
+            }
+            let build =
+                |builder: ExposuresBuilder| builder.build(tasks as usize, instances as usize).unwrap();
+            let [plain, timed, full] = builders.map(|builder| found(&build(builder)));
+            assert!(full == truth);
+            assert!(timed == truth.iter().map(|(k, (n, _, t))| (*k, (*n, *n as f32, *t))).collect());
+            assert!(plain == truth.iter().map(|(k, (n, _, _))| (*k, (*n, *n as f32, 0))).collect());
         }
-        let [plain, timed, full] = builders.map(|builder| found(&builder.build(3000, 50).unwrap()));
-        assert_eq!(full, truth);
-        assert_eq!(timed, truth.iter().map(|(k, (n, _, t))| (*k, (*n, *n as f32, *t))).collect());
-        assert_eq!(plain, truth.iter().map(|(k, (n, _, _))| (*k, (*n, *n as f32, 0))).collect());
+    }
+
+    #[test]
+    fn chunks_of_all_kinds_and_sizes() {
+        let (mut builder, mut truth) = (ExposuresBuilder::new(), Truth::new());
+        let key = |e: &(u32, u32, f32, u32)| u64::from(e.0) << 32 | u64::from(e.1);
+        for part in 0..4 {
+            // More than one thread deals out at once.
+            let mut part_of: Vec<_> = events(400_000, 50, 40).collect();
+            part_of.iter_mut().filter(|_| part % 2 == 0).for_each(|e| e.2 = 1.0);
+            part_of.iter_mut().filter(|_| part < 2).for_each(|e| e.3 = 0);
+            let weights = (part % 2 == 1).then(|| part_of.iter().map(|e| e.2).collect());
+            let times = (part >= 2).then(|| part_of.iter().map(|e| e.3).collect());
+            builder.push_all(part_of.iter().map(key).collect(), weights, times).unwrap();
+            part_of.iter().for_each(|event| note(&mut truth, *event));
+            builder.push_event(part, 0, 0.5, 7).unwrap();
+            note(&mut truth, (part, 0, 0.5, 7));
+        }
+        assert_eq!(builder.len(), 4 * 400_001);
+        assert!(found(&builder.build(50, 40).unwrap()) == truth);
+    }
+
+    #[test]
+    fn what_has_no_time_is_past() {
+        let mut builder = ExposuresBuilder::new();
+        builder.push(0, 0);
+        builder.push_event(0, 1, 1.0, 5).unwrap();
+        let future = builder.split_off_from(0);
+        assert_eq!((builder.len(), future.len()), (1, 1));
     }
 
     proptest! {

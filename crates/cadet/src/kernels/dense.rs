@@ -131,8 +131,15 @@ mod tests {
 
     #[test]
     fn every_kernel_agrees_with_plain_loops() {
+        // Widths of one vector and of two; rows that fill blocks and that do not.
+        for (width, count) in [(17, 70), (16, 12), (16, 36), (16, 64), (16, 1), (16, 29)] {
+            agree(width, count);
+        }
+    }
+
+    fn agree(width: usize, count: usize) {
         let mut rng = Rng::at(1, Purpose::Init, [0, 0]);
-        let (layer, count) = (Dense::init(21, 17, &mut rng), 70);
+        let layer = Dense::init(21, width, &mut rng);
         let (n, m) = (layer.inputs(), layer.width());
         let x: Vec<f32> = (0..count * n).map(|_| rng.normal()).collect();
         let d: Vec<f32> = (0..count * m).map(|_| rng.normal()).collect();
@@ -142,7 +149,7 @@ mod tests {
             let mut gradient = vec![0.0; theta.len()];
             layer.forward(kernel, &x, true, &mut out);
             layer.backward(kernel, &x, &d, &mut gradient, &mut of_x);
-            for r in [0, 63, 64, 69] {
+            for r in 0..count {
                 for o in 0..m {
                     let sum: f32 = (0..n).map(|i| x[r * n + i] * theta[i * m + o]).sum();
                     assert!((out[r * m + o] - (sum + theta[n * m + o]).max(0.0)).abs() < 1e-4);
@@ -152,7 +159,7 @@ mod tests {
                     assert!((of_x[r * n + i] - sum).abs() < 1e-4);
                 }
             }
-            for (i, o) in [(0, 0), (20, 16), (5, 3), (n, 2)] {
+            for (i, o) in [(0, 0), (20, width - 1), (5, 3), (n, 2)] {
                 let value = |r: usize| if i == n { 1.0 } else { x[r * n + i] };
                 let sum: f32 = (0..count).map(|r| value(r) * d[r * m + o]).sum();
                 assert!((gradient[i * m + o] - sum).abs() < 1e-3, "{}", kernel.name());

@@ -10,7 +10,7 @@
 //! and when scoring once per task, `Wx·x` once per instance. Work goes in tiles of 32 pairs whose
 //! activations stay in the first-level cache from the forward pass to the last gradient.
 
-use super::gemm::{Consecutive, Rows, Then, add_outer, rows_times};
+use super::gemm::{Consecutive, RowsAt, Then, add_outer, rows_times};
 use super::pointwise::{drop_units, mix, softplus_and_slopes};
 use super::simd::{PAD, Simd, prefetch};
 use super::{Floats, Kernel, dispatch};
@@ -375,7 +375,7 @@ struct Twice {
     count: usize,
 }
 
-impl Rows for Twice {
+impl RowsAt for Twice {
     #[inline(always)]
     fn row(self, r: usize) -> *const f32 {
         self.rows.row(if r < self.count { r } else { r - self.count })
@@ -568,7 +568,7 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
 /// # Safety
 /// `h` has `out.len() · width` floats and every output row `width + 1`; `width` is a multiple of `PAD`.
 #[inline(always)]
-unsafe fn apply_outputs<V: Simd>(h: *const f32, output: impl Rows, width: usize, out: &mut [f32]) {
+unsafe fn apply_outputs<V: Simd>(h: *const f32, output: impl RowsAt, width: usize, out: &mut [f32]) {
     let whole = out.len() / 8 * 8;
     // SAFETY: as promised.
     unsafe {

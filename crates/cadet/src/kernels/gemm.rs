@@ -1,6 +1,6 @@
 //! The two matrix products everything is made of.
 //!
-//! Rows are read where they lie ([`Rows`]), so that instances are never copied together.
+//! Rows are read where they lie ([`RowsAt`]), so that instances are never copied together.
 
 #![allow(clippy::needless_range_loop)] // r and c index several matrices at once
 
@@ -14,13 +14,13 @@ pub(super) enum Then {
 }
 
 /// Where the rows of a matrix lie.
-pub(super) trait Rows: Copy {
+pub(super) trait RowsAt: Copy {
     /// Row `r`.
     fn row(self, r: usize) -> *const f32;
 }
 
 /// Anywhere.
-impl Rows for &[*const f32] {
+impl RowsAt for &[*const f32] {
     #[inline(always)]
     fn row(self, r: usize) -> *const f32 {
         self[r]
@@ -34,7 +34,7 @@ pub(super) struct Consecutive {
     pub stride: usize,
 }
 
-impl Rows for Consecutive {
+impl RowsAt for Consecutive {
     #[inline(always)]
     fn row(self, r: usize) -> *const f32 {
         self.first.wrapping_add(r * self.stride)
@@ -50,9 +50,9 @@ impl Rows for Consecutive {
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
     count: usize,
-    x: impl Rows,
+    x: impl RowsAt,
     depth: usize,
-    start: impl Rows,
+    start: impl RowsAt,
     w: *const f32,
     width: usize,
     out: *mut f32,
@@ -82,9 +82,9 @@ pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
 #[allow(clippy::too_many_arguments)]
 unsafe fn block_of_rows<V: Simd, const R: usize>(
     first: usize,
-    x: impl Rows,
+    x: impl RowsAt,
     depth: usize,
-    start: impl Rows,
+    start: impl RowsAt,
     w: *const f32,
     width: usize,
     out: *mut f32,
@@ -109,9 +109,9 @@ unsafe fn block_of_rows<V: Simd, const R: usize>(
 #[allow(clippy::too_many_arguments)]
 unsafe fn block<V: Simd, const R: usize, const C: usize>(
     first: usize,
-    x: impl Rows,
+    x: impl RowsAt,
     depth: usize,
-    start: impl Rows,
+    start: impl RowsAt,
     w: *const f32,
     width: usize,
     n: usize,
@@ -155,7 +155,7 @@ unsafe fn block<V: Simd, const R: usize, const C: usize>(
 #[inline(always)]
 pub(super) unsafe fn add_outer<V: Simd, const R: usize>(
     count: usize,
-    x: impl Rows,
+    x: impl RowsAt,
     depth: usize,
     d: *const f32,
     width: usize,
@@ -182,7 +182,7 @@ pub(super) unsafe fn add_outer<V: Simd, const R: usize>(
 #[inline(always)]
 unsafe fn outer_rows<V: Simd, const R: usize>(
     count: usize,
-    x: impl Rows,
+    x: impl RowsAt,
     k: usize,
     d: *const f32,
     width: usize,
@@ -205,7 +205,7 @@ unsafe fn outer_rows<V: Simd, const R: usize>(
 #[inline(always)]
 unsafe fn outer_block<V: Simd, const R: usize, const C: usize>(
     count: usize,
-    x: impl Rows,
+    x: impl RowsAt,
     k: usize,
     d: *const f32,
     width: usize,
@@ -232,6 +232,57 @@ unsafe fn outer_block<V: Simd, const R: usize, const C: usize>(
             for c in 0..C {
                 sums[r][c].store(place(r, c));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simd::Portable;
+    use super::*;
+    use crate::rng::{Purpose, Rng};
+
+    #[test]
+    fn any_number_of_rows() {
+        const CANARY: f32 = 77.0;
+        let mut rng = Rng::at(1, Purpose::Init, [0, 0]);
+        let depth = 5;
+        // One vector of columns takes more rows at a time than two or three.
+        for (width, count) in (0..=40).flat_map(|count| [(8, count), (16, count), (24, count)]) {
+            let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.normal()).collect() };
+            let (x, w, start) = (floats(count * depth), floats(depth * width), floats(count * width));
+            let (mut near, mut far) = (vec![CANARY; count * width + 1], vec![CANARY; count * width + 1]);
+            let rows = Consecutive { first: x.as_ptr(), stride: depth };
+            let starts = Consecutive { first: start.as_ptr(), stride: width };
+            // The same rows in another place: last first.
+            let x_back: Vec<*const f32> = (0..count).rev().map(|r| rows.row(r)).collect();
+            let starts_back: Vec<*const f32> = (0..count).rev().map(|r| starts.row(r)).collect();
+            let w = w.as_ptr();
+            // SAFETY: plain Rust runs anywhere, and all sizes are as asked for.
+            unsafe {
+                rows_times::<Portable, 4>(
+                    count,
+                    rows,
+                    depth,
+                    starts,
+                    w,
+                    width,
+                    near.as_mut_ptr(),
+                    Then::Relu,
+                );
+                let (x, start) = (&x_back[..], &starts_back[..]);
+                rows_times::<Portable, 4>(count, x, depth, start, w, width, far.as_mut_ptr(), Then::Relu);
+            }
+            for r in 0..count {
+                for n in 0..width {
+                    // SAFETY: `w` has depth · width floats.
+                    let w = |k: usize| unsafe { *w.add(k * width + n) };
+                    let sum = (0..depth).fold(start[r * width + n], |sum, k| sum + x[r * depth + k] * w(k));
+                    assert_eq!(near[r * width + n], sum.max(0.0), "row {r} of {count}, width {width}");
+                    assert_eq!(far[(count - 1 - r) * width + n], sum.max(0.0));
+                }
+            }
+            assert_eq!((near[count * width], far[count * width]), (CANARY, CANARY));
         }
     }
 }
