@@ -290,7 +290,7 @@ impl Key for u64 {
 fn deal<E: Extra>(chunks: Vec<Chunk>, tasks: usize, instances: usize) -> Result<Exposures> {
     let total: usize = chunks.iter().map(|chunk| chunk.keys.len()).sum();
     // Numbers have 32 bits, however many there might be.
-    let width = |count: usize| usize::BITS - count.clamp(1, 1 << 32).saturating_sub(1).leading_zeros();
+    let width = |count: usize| u64::BITS - ((count as u64).clamp(1, 1 << 32) - 1).leading_zeros();
     let bucket_bits = width((total / BUCKET).min(MOST_BUCKETS)).min(width(tasks));
     let layout =
         Layout { bucket_bits, task_bits: width(tasks) - bucket_bits, instance_bits: width(instances) };
@@ -413,6 +413,7 @@ impl Bucket {
         for run in sorted.chunk_by(|a, b| a.0 == b.0) {
             let key = run[0].0.get();
             let task = ((key >> layout.instance_bits) as u32) << layout.bucket_bits | number;
+            // From the first repeat on, all are counted; those before it happened once.
             if run.len() > 1 || !counts.is_empty() {
                 counts.resize(instances.len(), 1);
                 counts.push(u32::try_from(run.len()).unwrap_or(u32::MAX));
@@ -428,9 +429,6 @@ impl Bucket {
                 Some((same, length)) if *same == task => *length += 1,
                 _ => bucket.tasks.push((task, 1)),
             }
-        }
-        if !counts.is_empty() {
-            counts.resize(instances.len(), 1);
         }
         bucket
     }
