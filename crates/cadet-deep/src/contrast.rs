@@ -542,6 +542,22 @@ impl Estimator for Contrast {
     }
 }
 
+/// Both nets describe tasks by what they say of their audiences: the pre-embedding model by its seed tasks, a trained ratio
+/// by all tasks.
+impl PreEmbedding for Contrast {
+    fn width(&self) -> usize {
+        self.width()
+    }
+
+    fn trunk(&self, x: &Instances) -> Vec<f32> {
+        self.features(x)
+    }
+
+    fn heads(&self) -> Vec<f32> {
+        self.head.rows(self.engine)
+    }
+}
+
 /// The ratio net: `θ` and the embedding of every task.
 #[derive(Debug, Clone)]
 pub struct DeepRatio(Contrast);
@@ -613,19 +629,5 @@ impl DeepHeads {
             .flat_map(|(mass, sum)| sum.iter().map(move |s| (s / mass.max(f64::MIN_POSITIVE)) as f32))
             .collect();
         TaskEmbeddings::new(self.0.tasks, self.0.respond(&means, &heads))
-    }
-}
-
-impl PreEmbedding for DeepHeads {
-    fn width(&self) -> usize {
-        self.0.width()
-    }
-
-    fn trunk(&self, x: &Instances) -> Vec<f32> {
-        self.0.features(x)
-    }
-
-    fn heads(&self) -> Vec<f32> {
-        self.0.head.rows(self.0.engine)
     }
 }

@@ -75,6 +75,13 @@ fn pixels_generalisation_and_mnist_run() {
     let folder = tempfile::tempdir().unwrap();
     smoke("table3", &["--k", "2", "--init", "learned10"], folder.path());
     assert_eq!(rows(folder.path())[0].0, "cifar10,ratio,conditional,learned10,raw,2,2,1");
+    // What was measured before stays.
+    smoke("table3", &["--k", "2", "--init", "relearned10"], folder.path());
+    let both: Vec<String> = rows(folder.path()).into_iter().map(|(names, _)| names).collect();
+    assert_eq!(
+        both,
+        ["learned10", "relearned10"].map(|i| format!("cifar10,ratio,conditional,{i},raw,2,2,1"))
+    );
     let folder = tempfile::tempdir().unwrap();
     let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn"];
     let printed = smoke("table3", &drawn, folder.path());
@@ -84,7 +91,7 @@ fn pixels_generalisation_and_mnist_run() {
     smoke("generalise", &["--k", "2", "--input", "features"], folder.path());
     let found = rows(folder.path());
     let tested: Vec<&str> = found.iter().map(|(n, _)| n.rsplit(',').nth(1).unwrap()).collect();
-    assert_eq!(tested, ["2", "3", "4", "5"]);
+    assert_eq!(tested, ["2", "3", "4", "5", "2", "3", "4", "5"]);
     let folder = tempfile::tempdir().unwrap();
     smoke("mnist", &["--k", "4", "--init", "pseudo"], folder.path());
     assert_eq!(rows(folder.path())[0].0, "mnist,ratio,conditional,pseudo,raw,4,4,1");

@@ -19,7 +19,8 @@ use cadet::trainer::{
 };
 use cadet::{Exposures, Instances, TaskId};
 use cadet_deep::{
-    DeepConfig, DeepHeads, DeepRatio, GaussianConfig, MafConfig, Negatives, Objective, SvddConfig, Trunk,
+    Contrast, DeepConfig, DeepHeads, DeepRatio, GaussianConfig, MafConfig, Negatives, Objective, SvddConfig,
+    Trunk,
 };
 use rayon::prelude::*;
 
@@ -73,6 +74,12 @@ impl Effort {
 const EMBEDDING: usize = 16;
 /// Components of the pseudo-label mixture.
 const PSEUDO_LABELS: usize = 10;
+/// A short ratio describes the tasks anew, this often, trained for this share of the epochs. It has met the exposures of all
+/// tasks, the pre-embedding model only those of its seed tasks. For k = 5 over pixels (seed 1), 3 epochs into the last
+/// training the held-out AUC was 0.621 from 10 seed tasks, 0.645 after one round, and the same with the first ratio trained
+/// for all 20 epochs; with labels 0.655.
+const RELEARN_ROUNDS: usize = 2;
+const RELEARN_SHARE: f64 = 0.3;
 /// Held-out pairs that choose the best epoch.
 const VALIDATION_PAIRS: usize = 20_000;
 /// Few images are pulled to the population as if it had been seen this often.
@@ -296,6 +303,24 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
     let given = |initialiser: &dyn Initialiser, scale: f32| -> Result<Start> {
         Ok(Start { rows: initialiser.start(&split.train, EMBEDDING, scale)?, learned: None })
     };
+    let learned = |model: &Contrast| -> Result<Start> {
+        let (rows, projection) = Learned { heads: model, x: &study.x }.embed(&split.train, EMBEDDING, 1.0)?;
+        Ok(Start { rows, learned: Some((model.features(&study.x), model.width(), projection)) })
+    };
+    let relearned = |from: Init| -> Result<Start> {
+        let row = &Row { init: Some(from), ..*row };
+        let mut config = training(study, row, work.effort);
+        config.epochs = (config.epochs as f64 * RELEARN_SHARE).ceil() as usize;
+        let mut start = start(study, split, row, from, work)?;
+        for round in 1..=RELEARN_ROUNDS {
+            let mut ratio = net(study, work.against.negatives()).ratio(&start.rows, row.seed)?;
+            let what = format!("{}-round{round}{}", from.name(), work.against.suffix());
+            let name = name(study, row, &what);
+            work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
+            start = learned(ratio.model())?;
+        }
+        Ok(start)
+    };
     match init {
         Init::Random => given(&Random { seed: row.seed }, 1.0),
         Init::Label => {
@@ -310,24 +335,17 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
             let mixture = config.fit(&study.sketch, &rows, &population)?;
             given(&Histogram::of_mixture(&mixture, &study.sketch)?, 1.0)
         }
-        Init::Learned10 | Init::Learned64 => {
-            let heads = heads(study, split, row, init.seed_tasks().unwrap_or(64), work)?;
-            let learned = Learned { heads: &heads, x: &study.x };
-            let (rows, projection) = learned.embed(&split.train, EMBEDDING, 1.0)?;
-            let trunk = heads.model().features(&study.x);
-            Ok(Start { rows, learned: Some((trunk, heads.model().width(), projection)) })
-        }
+        Init::Learned10 => learned(heads(study, split, row, 10, work)?.model()),
+        Init::Learned64 => learned(heads(study, split, row, 64, work)?.model()),
+        Init::Relearned10 => relearned(Init::Learned10),
+        Init::Relearned64 => relearned(Init::Learned64),
     }
 }
 
 fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
     let init = row.init.unwrap_or(Init::Random);
     let start = start(study, split, row, init, work)?;
-    let negatives = match work.against {
-        Against::Batch => Negatives::Batch,
-        Against::Drawn => Negatives::Drawn,
-    };
-    let mut ratio = net(study, negatives).ratio(&start.rows, row.seed)?;
+    let mut ratio = net(study, work.against.negatives()).ratio(&start.rows, row.seed)?;
     let config = training(study, row, work.effort);
     let name = name(study, row, &format!("{}{}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;

@@ -14,6 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use cadet::Error;
 use cadet_data::ImageSet;
+use cadet_deep::Negatives;
 use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
@@ -80,6 +81,13 @@ pub(crate) enum Against {
 }
 
 impl Against {
+    fn negatives(self) -> Negatives {
+        match self {
+            Against::Batch => Negatives::Batch,
+            Against::Drawn => Negatives::Drawn,
+        }
+    }
+
     /// What tells a model or a journal from that of the usual way.
     fn suffix(self) -> &'static str {
         match self {
@@ -157,9 +165,11 @@ impl Table {
                     }
                     Table::Mnist => rows.extend(Init::ALL.map(|init| conditional(init, Input::Raw))),
                     Table::Generalise => {
-                        rows.push(conditional(Init::Learned64, Input::Raw));
-                        if with_features {
-                            rows.push(conditional(Init::Learned64, Input::Features));
+                        for init in [Init::Learned64, Init::Relearned64] {
+                            rows.push(conditional(init, Input::Raw));
+                            if with_features {
+                                rows.push(conditional(init, Input::Features));
+                            }
                         }
                     }
                 }
@@ -309,8 +319,8 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
         bar.done(1);
     }
     bar.finish();
-    let outcomes: Vec<Outcome> =
-        journal.into_entries().into_iter().filter(|o| rows.iter().any(|row| o.is_of(row))).collect();
+    // What was measured before with the same settings stays in the results, asked for this time or not.
+    let outcomes = journal.into_entries();
     write_file(&folders.out.join("raw.csv"), &summary::raw(&outcomes))?;
     let text = summary::text(table, &outcomes, args.effort(), args.negatives);
     write_file(&folders.out.join("summary.md"), &text)?;

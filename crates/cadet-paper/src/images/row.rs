@@ -43,6 +43,10 @@ pub(crate) enum Init {
     Learned10,
     /// A pre-embedding model with 64 seed tasks.
     Learned64,
+    /// As with 10 seed tasks, then described anew by short ratios over all tasks.
+    Relearned10,
+    /// As with 64 seed tasks, then described anew by short ratios over all tasks.
+    Relearned64,
 }
 
 impl Method {
@@ -67,7 +71,15 @@ impl Mode {
 }
 
 impl Init {
-    pub const ALL: [Init; 5] = [Init::Label, Init::Pseudo, Init::Random, Init::Learned10, Init::Learned64];
+    pub const ALL: [Init; 7] = [
+        Init::Label,
+        Init::Pseudo,
+        Init::Random,
+        Init::Learned10,
+        Init::Learned64,
+        Init::Relearned10,
+        Init::Relearned64,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -76,15 +88,8 @@ impl Init {
             Init::Random => "random",
             Init::Learned10 => "learned10",
             Init::Learned64 => "learned64",
-        }
-    }
-
-    /// Seed tasks of the pre-embedding model, where there is one.
-    pub fn seed_tasks(self) -> Option<usize> {
-        match self {
-            Init::Learned10 => Some(10),
-            Init::Learned64 => Some(64),
-            _ => None,
+            Init::Relearned10 => "relearned10",
+            Init::Relearned64 => "relearned64",
         }
     }
 }

@@ -159,6 +159,10 @@ pub(super) fn raw(outcomes: &[Outcome]) -> String {
     text
 }
 
+/// What is to be known about the ways to start.
+const STARTS: &str = "`label` uses extra knowledge. `relearned` is not in\n\
+     the paper: embeddings as `learned`, then twice those that a short ratio over all tasks gives.";
+
 /// For people.
 pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: Against) -> String {
     let (title, about) = match table {
@@ -167,20 +171,19 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
             "Features: 128 numbers an image by a net trained on ImageNet, not the paper's SimCLR. Mode `separate` has a model\n\
              for each task, `conditional` one for all.",
         ),
-        Table::Table3 => {
-            ("Table 3, left: CIFAR10, ways to start the task embeddings", "`label` uses extra knowledge.")
-        }
+        Table::Table3 => ("Table 3, left: CIFAR10, ways to start the task embeddings", STARTS),
         Table::Generalise => (
             "Table 3, right: trained with m active categories, tested with n",
             "No training on the n: where a new task stands comes from its audience and the pre-embedding model with 64 seed\n\
-             tasks. Where n = m the paper's figure is that of Table 3, left.",
+             tasks; for `relearned64` from its audience and the last of the short ratios that follow it. Where n = m the paper's\n\
+             figure is that of Table 3, left.",
         ),
-        Table::Mnist => ("MNIST, ways to start the task embeddings", "`label` uses extra knowledge."),
+        Table::Mnist => ("MNIST, ways to start the task embeddings", STARTS),
     };
     let seeds = outcomes.iter().map(|o| o.seed).max().unwrap_or(0);
     let mut text = format!(
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
-         seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nMade on {} by `{}`; {}.\n\
+         seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random take ten times\n\
          the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
          cosine, batch 256, {}; the paper has 300 epochs with steps. Best epoch by validation images.\n\n",
