@@ -290,7 +290,10 @@ def read(runner, args):
             key = f"read {kind}" + (" with times" if times else "")
             say(key)
             common = ["--file", file, "--threads", str(threads), *times]
-            peers = {"Polars: read_" + kind: lambda *_: [runner.python, os.path.join(HERE, "read_polars.py"), *common]}
+            polars = [runner.python, os.path.join(HERE, "read_polars.py"), *common]
+            peers = {"Polars, columns: read_" + kind: lambda *_: polars}
+            for how in () if times else ("packed", "group_by"):
+                peers["Polars, sorted into rows: " + how] = lambda *_, how=how: [*polars, "--rows", how]
             heats_and_rounds(runner, key, lambda *_: [BINARY, "read", *common], peers, threads, args)
 
 
@@ -378,7 +381,7 @@ def summarise(runner, args):
     top = ["", "## cadet ÷ the best variant of each kind of peer", ""]
     top += table(["work", "kind: its best variant", "its rate", "cadet ÷ it, by CPU-second", "cadet ÷ it, by wall clock"], headline)
     top += ["", "Bold: the figure to quote (1 thread by CPU-second, more by wall clock). Disturbed: others used the cores meanwhile, not to quote. Median of the rounds' ratios, lowest–highest. Above 1: cadet is faster."]
-    return top + losses(runner, summary) + scores(runner) + scaling(runner) + ["", "## Every variant"] + out, summary
+    return top + losses(runner, summary) + scores(runner) + logs_read(runner) + scaling(runner) + ["", "## Every variant"] + out, summary
 
 
 def losses(runner, summary):
@@ -421,6 +424,17 @@ def scores(runner):
     same = abs(sums[OURS] - theirs) <= 1e-4 * abs(theirs)
     return ["", f"Sum of all scores: cadet {sums[OURS]:.1f}, peers {theirs:.1f}: "
             + ("the same weights, the same scores." if same else "**not the same** (cadet used other weights, or is wrong).")]
+
+
+def logs_read(runner):
+    lines = []
+    for key in dict.fromkeys(s["key"] for s in runner.samples if s["key"].startswith("read") and "checksum" in s):
+        sums = {s["who"]: s["checksum"] for s in runner.samples if s["key"] == key}
+        if OURS in sums and set(sums.values()) != {sums[OURS]}:
+            lines.append(f"- {key}: **not the same rows**: " + ", ".join(f"{who} {v}" for who, v in sums.items()))
+        elif OURS in sums and len(sums) > 1:
+            lines.append(f"- {key}: the same rows, checksum {sums[OURS]}")
+    return ["", *lines] if lines else []
 
 
 def scaling(runner):
