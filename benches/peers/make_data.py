@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Generates every file the comparison reads, once, from fixed seeds.
 
+cifar10/ as images/, of real images (with --cifar10)
 images/  train.f32, valid.f32 (32 x 32 x 3 float32 rows, height-width-channel), .classes, train.tasks
 train/   users.parquet, exposures.parquet, heldout.parquet and the same as .npy; net.safetensors
 read/    exposures.csv, exposures.parquet (10M rows), and quick.csv, quick.parquet (1M rows)
@@ -129,32 +130,52 @@ def make_read(folder):
 
 
 def make_images(folder):
-    """10 classes: a coarse pattern, moved about, under another pattern that says nothing, and noise. The tasks are all
-    pairs of classes; each training image is exposed to one of the nine pairs that its class is in."""
+    """10 classes: a coarse pattern, moved about, under another pattern that says nothing, and noise."""
     os.makedirs(folder, exist_ok=True)
     rng = np.random.default_rng(10)
     coarse = lambda n: np.kron(rng.normal(size=(n, 4, 4, 3)), np.ones((1, 8, 8, 1)))
     patterns = coarse(10)
-    pairs = [(a, b) for a in range(10) for b in range(a + 1, 10)]
     for name, count in (("train", 10_000), ("valid", 2_000)):
         classes = rng.integers(10, size=count)
         x = 0.35 * patterns[classes] + 0.7 * coarse(count) + 0.6 * rng.normal(size=(count, 32, 32, 3))
         moves = rng.integers(-3, 4, size=(count, 2))
         x = np.stack([np.roll(image, tuple(move), (0, 1)) for image, move in zip(x, moves)])
-        (x / x.std()).astype(np.float32).tofile(os.path.join(folder, name + ".f32"))
-        classes.astype(np.uint8).tofile(os.path.join(folder, name + ".classes"))
-        if name == "train":
-            of_class = [[t for t, pair in enumerate(pairs) if c in pair] for c in range(10)]
-            tasks = np.array([of_class[c][rng.integers(9)] for c in classes], np.uint8)
-            tasks.tofile(os.path.join(folder, "train.tasks"))
+        write_images(folder, name, x / x.std(), classes, rng)
+
+
+def make_cifar10(folder, source):
+    """CIFAR10's training images, normalised by colour: 45,000 to train on, the last 2,000 to validate."""
+    os.makedirs(folder, exist_ok=True)
+    files = [os.path.join(source, f"data_batch_{i}.bin") for i in range(1, 6)]
+    rows = np.concatenate([np.fromfile(file, np.uint8).reshape(-1, 3073) for file in files])
+    x = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).astype(np.float32)
+    x = (x - x.mean((0, 1, 2))) / x.std((0, 1, 2))
+    rng = np.random.default_rng(11)
+    for name, part in (("train", slice(0, 45_000)), ("valid", slice(48_000, 50_000))):
+        write_images(folder, name, x[part], rows[part, 0], rng)
+
+
+def write_images(folder, name, x, classes, rng):
+    """Images and their classes; where they are trained on, each is exposed to one of the nine pairs its class is in."""
+    x.astype(np.float32).tofile(os.path.join(folder, name + ".f32"))
+    classes.astype(np.uint8).tofile(os.path.join(folder, name + ".classes"))
+    if name == "train":
+        pairs = [(a, b) for a in range(10) for b in range(a + 1, 10)]
+        of_class = [[t for t, pair in enumerate(pairs) if c in pair] for c in range(10)]
+        tasks = np.array([of_class[c][rng.integers(9)] for c in classes], np.uint8)
+        tasks.tofile(os.path.join(folder, "train.tasks"))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=DATA)
+    parser.add_argument("--cifar10", metavar="DIR", help="the folder of CIFAR10's binary files")
     parser.add_argument("--force", action="store_true", help="write again even if present")
     args = parser.parse_args()
-    for name, make in (("train", make_train), ("images", make_images), ("read", make_read)):
+    makes = {"train": make_train, "images": make_images, "read": make_read}
+    if args.cifar10:
+        makes["cifar10"] = lambda folder: make_cifar10(folder, args.cifar10)
+    for name, make in makes.items():
         folder = os.path.join(args.data, name)
         done = os.path.join(folder, "done")
         if args.force or not os.path.exists(done):
