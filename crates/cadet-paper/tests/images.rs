@@ -124,6 +124,7 @@ fn bad_input_is_named() {
     assert!(error(&["table3", "--smoke", "--k", "0"]).contains("k: must be in 1..=9"));
     assert!(error(&["table3", "--smoke", "--methods", "maf"]).contains("no row is left"));
     assert!(error(&["table3", "--smoke", "--init", "graph"]).contains("graph"));
+    assert!(error(&["table2", "--smoke", "--svdd-epochs", "40"]).contains("as in 40,25"));
     for i in 1..=5 {
         std::fs::write(folder.path().join(format!("data_batch_{i}.bin")), vec![1; 3073]).unwrap();
     }

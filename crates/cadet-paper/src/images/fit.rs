@@ -181,9 +181,9 @@ impl Watch for Keeper<'_> {
 
     fn epoch(&mut self, model: &dyn Estimator, progress: &Progress) -> cadet::Result<()> {
         if let Some(last) = progress.history.epochs.last() {
-            let valid = last.valid.map_or(f64::NAN, |v| v.auc);
+            let valid = last.valid.map_or(String::new(), |v| format!(", held-out AUC {:.4}", v.auc));
             tracing::info!(
-                "{}: epoch {}, loss {:.4}, held-out AUC {valid:.4}, {:.0} s of training",
+                "{}: epoch {}, loss {:.4}{valid}, {:.0} s of training",
                 self.name,
                 last.epoch,
                 last.train_loss,

@@ -63,12 +63,22 @@ pub(crate) struct Args {
     /// Epochs over pixels; the paper has 300.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
+    /// Epochs of Deep SVDD's autoencoder, and of Deep SVDD; 350,150 originally [default: 40,25].
+    #[arg(long, value_name = "N,N", value_parser = pair)]
+    svdd_epochs: Option<[usize; 2]>,
     /// Threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: u64,
     /// Everything, tiny, on generated images: does it run?
     #[arg(long)]
     smoke: bool,
+}
+
+/// Two numbers of epochs.
+fn pair(text: &str) -> std::result::Result<[usize; 2], String> {
+    let number = |text: &str| text.parse().ok().filter(|n| (1..=10_000).contains(n));
+    let found = text.split_once(',').and_then(|(a, b)| Some([number(a)?, number(b)?]));
+    found.ok_or_else(|| "expected two numbers from 1 to 10000, as in 40,25".to_owned())
 }
 
 /// Whom a positive of the conditional ratio is compared with.
@@ -277,7 +287,11 @@ impl Data {
 impl Args {
     fn effort(&self) -> Effort {
         let effort = if self.smoke { Effort::SMOKE } else { Effort::FULL };
-        Effort { raw_epochs: self.epochs.map_or(effort.raw_epochs, |n| n as usize), ..effort }
+        Effort {
+            raw_epochs: self.epochs.map_or(effort.raw_epochs, |n| n as usize),
+            svdd_epochs: self.svdd_epochs.unwrap_or(effort.svdd_epochs),
+            ..effort
+        }
     }
 
     /// Where this run trains, and how.

@@ -184,9 +184,9 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
     let mut text = format!(
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
-         Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random take ten times\n\
-         the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
-         cosine, batch 256, {}; the paper has 300 epochs with steps. Best epoch by validation images.\n\n",
+         Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
+         learned again take ten times the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
+         cosine, batch 256, {}; the paper has 300 epochs with steps. Best epoch by validation images.\n{}\n",
         today(),
         command(),
         machine(),
@@ -195,6 +195,13 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
         match against {
             Against::Batch => "negatives from the batch (the shared trunk)",
             Against::Drawn => "a negative drawn for each positive (Algorithm 1)",
+        },
+        match outcomes.iter().any(|o| o.method.starts_with("deep-svdd")) {
+            true => format!(
+                "Deep SVDD: {} epochs of its autoencoder and {} of its own (originally 350 and 150), the last one kept.\n",
+                effort.svdd_epochs[0], effort.svdd_epochs[1]
+            ),
+            false => String::new(),
         },
     );
     let columns = columns(outcomes);
