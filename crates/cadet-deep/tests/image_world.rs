@@ -104,8 +104,13 @@ fn learned_embeddings_tell_tasks_apart_by_the_classes_they_share() {
     let features = heads.model().features(&known.x);
     let means = heads.mean_responses(&features, &known.exposures).unwrap();
     assert_eq!((means.len(), means.width()), (TASKS.len(), TASKS.len()));
-    let learned = Learned { heads: &heads, x: &known.x }.start(&known.exposures, 8, 1.0).unwrap();
-    for embeddings in [means, learned] {
+    let described =
+        |model: &Contrast| Learned { heads: model, x: &known.x }.start(&known.exposures, 8, 1.0).unwrap();
+    let learned = described(heads.model());
+    // A ratio knows the tasks too, whatever its own embeddings were when it began.
+    let mut ratio = config(Negatives::Batch).ratio(&random(TASKS.len(), 8, 1.0, 3).unwrap(), 4).unwrap();
+    fit(ratio.model_mut(), &known, Update::Joint);
+    for embeddings in [means, learned, described(ratio.model())] {
         let centre = embeddings.centre();
         let (mut sharing, mut apart) = (vec![], vec![]);
         for (a, first) in TASKS.iter().enumerate() {
