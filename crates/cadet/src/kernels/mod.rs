@@ -14,6 +14,7 @@ mod dense;
 mod floats;
 mod fused;
 mod gemm;
+mod mlp;
 mod pointwise;
 mod simd;
 #[cfg(test)]
@@ -24,7 +25,8 @@ use std::sync::OnceLock;
 pub use adam::{Adam, AdamConfig, Rows, add_to};
 pub use dense::{Dense, padded};
 pub use floats::Floats;
-pub use fused::{Mlp, Output, Pairs, Scratch, Shape};
+pub use fused::{Pairs, Scratch};
+pub use mlp::{Mlp, Output, Shape};
 pub use pointwise::softplus_and_slope;
 pub(crate) use simd::prefetch;
 

@@ -1,6 +1,6 @@
 //! Every kernel against a plain scalar net in double precision, and that net against finite differences.
 
-use super::fused::Matrix;
+use super::mlp::Matrix;
 use super::pointwise::{exp_negative, log_one_plus};
 use super::*;
 use crate::instances::Instances;
