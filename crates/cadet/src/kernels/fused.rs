@@ -10,7 +10,7 @@
 //! and when scoring once per task, `Wx·x` once per instance. Work goes in tiles of 32 pairs whose
 //! activations stay in the first-level cache from the forward pass to the last gradient.
 
-use super::gemm::{Consecutive, RowsAt, Then, add_outer, rows_times};
+use super::gemm::{Consecutive, RowsAt, Then, add_outer, packed_times, rows_times};
 use super::mlp::{Mlp, Output, padded};
 use super::pointwise::{drop_units, mix, softplus_and_slopes};
 use super::simd::{PAD, Simd, prefetch};
@@ -297,10 +297,10 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         drop_units(&mut activations[0][..rows * first.width], shape.dropout[0], noise);
         for (l, layer) in net.layers.iter().enumerate().skip(1) {
             let (before, after) = activations.split_at_mut(l);
-            let h = consecutive(&before[l - 1], layer.inputs);
+            let h = before[l - 1].as_ptr();
             let bias = same(theta.add(layer.bias()));
             let (w, out) = (theta.add(layer.at), after[0].as_mut_ptr());
-            rows_times::<V, R>(rows, h, layer.inputs, bias, w, layer.width, out, Then::Relu);
+            packed_times::<V, R>(rows, h, layer.inputs, bias, w, layer.width, out, Then::Relu);
             let noise = mix(noise.wrapping_add(l as u32));
             drop_units(&mut after[0][..rows * layer.width], shape.dropout[l], noise);
         }
@@ -358,11 +358,11 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
             let below = consecutive(&activations[l - 1], layer.inputs);
             add_outer::<V, R>(rows, below, layer.inputs, delta.as_ptr(), layer.width, grad.add(layer.at));
             add_columns::<V>(delta.as_ptr(), rows, layer.width, grad.add(layer.bias()));
-            let d = consecutive(delta, layer.width);
+            let d = delta.as_ptr();
             let zero = same(zeros.as_ptr());
             let transposed = net.transposed.as_ptr().add(layer.transposed_at);
             let out = upstream.as_mut_ptr();
-            rows_times::<V, R>(rows, d, layer.width, zero, transposed, layer.inputs, out, Then::Nothing);
+            packed_times::<V, R>(rows, d, layer.width, zero, transposed, layer.inputs, out, Then::Nothing);
             let scale = V::splat(keep(l - 1));
             for n in (0..rows * layer.inputs).step_by(V::LANES) {
                 let gate = V::load(activations[l - 1].as_ptr().add(n));
@@ -382,11 +382,11 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         if shape.embedding > 0 {
             let grad_we = grad.add(first.at + shape.features * width);
             add_outer::<V, R>(count, task_rows, shape.embedding, delta.as_ptr(), width, grad_we);
-            let d = consecutive(delta, width);
+            let d = delta.as_ptr();
             let zero = same(zeros.as_ptr());
             let transposed = net.transposed.as_ptr().add(first.transposed_at);
             let out = task_gradient.as_mut_ptr();
-            rows_times::<V, R>(count, d, width, zero, transposed, stride, out, Then::Nothing);
+            packed_times::<V, R>(count, d, width, zero, transposed, stride, out, Then::Nothing);
         }
         loss
     }
@@ -483,19 +483,19 @@ fn tile_trunk<V: Simd, const R: usize>(
     let theta = net.theta.as_ptr();
     // SAFETY: the dispatcher chose `V`; a tile fits the scratch, and all widths are padded.
     unsafe {
-        for r in 0..rows {
-            let out = scratch.activations[0].as_mut_ptr().add(r * width);
-            for n in (0..width).step_by(V::LANES) {
-                let sum = V::load(halves.as_ptr().add(r * width + n)).add(V::load(task_half.as_ptr().add(n)));
-                sum.relu().store(out.add(n));
+        let h = scratch.activations[0].as_mut_ptr();
+        for n in (0..width).step_by(V::LANES) {
+            let from_task = V::load(task_half.as_ptr().add(n));
+            for at in (n..rows * width).step_by(width) {
+                V::load(halves.as_ptr().add(at)).add(from_task).relu().store(h.add(at));
             }
         }
         for (l, layer) in net.layers.iter().enumerate().skip(1) {
             let (before, after) = scratch.activations.split_at_mut(l);
-            let h = consecutive(&before[l - 1], layer.inputs);
+            let h = before[l - 1].as_ptr();
             let bias = same(theta.add(layer.bias()));
             let (w, out) = (theta.add(layer.at), after[0].as_mut_ptr());
-            rows_times::<V, R>(rows, h, layer.inputs, bias, w, layer.width, out, Then::Relu);
+            packed_times::<V, R>(rows, h, layer.inputs, bias, w, layer.width, out, Then::Relu);
         }
     }
     rows

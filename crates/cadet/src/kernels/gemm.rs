@@ -41,6 +41,47 @@ impl RowsAt for Consecutive {
     }
 }
 
+/// One after the other, a number of floats apart that the compiler knows: it needs no arithmetic to find a row.
+#[derive(Clone, Copy)]
+struct Every<const STRIDE: usize>(*const f32);
+
+impl<const STRIDE: usize> RowsAt for Every<STRIDE> {
+    #[inline(always)]
+    fn row(self, r: usize) -> *const f32 {
+        self.0.wrapping_add(r * STRIDE)
+    }
+}
+
+/// [`rows_times`] for rows of `depth` floats, one after the other.
+///
+/// # Safety
+/// As [`rows_times`]; `x` has `count · depth` floats.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn packed_times<V: Simd, const R: usize>(
+    count: usize,
+    x: *const f32,
+    depth: usize,
+    start: impl RowsAt,
+    w: *const f32,
+    width: usize,
+    out: *mut f32,
+    then: Then,
+) {
+    // SAFETY: as promised.
+    unsafe {
+        match depth {
+            16 => rows_times::<V, R>(count, Every::<16>(x), 16, start, w, width, out, then),
+            32 => rows_times::<V, R>(count, Every::<32>(x), 32, start, w, width, out, then),
+            64 => rows_times::<V, R>(count, Every::<64>(x), 64, start, w, width, out, then),
+            _ => {
+                let x = Consecutive { first: x, stride: depth };
+                rows_times::<V, R>(count, x, depth, start, w, width, out, then);
+            }
+        }
+    }
+}
+
 /// `out[r] = then(start[r] + Σ_k x[r][k] · w[k])` for `count` rows; `w` is `depth × width`, row after row.
 ///
 /// # Safety
@@ -283,6 +324,29 @@ mod tests {
                 }
             }
             assert_eq!((near[count * width], far[count * width]), (CANARY, CANARY));
+        }
+    }
+
+    #[test]
+    fn rows_one_after_the_other() {
+        let mut rng = Rng::at(2, Purpose::Init, [0, 0]);
+        let (count, width) = (21, 16);
+        for depth in [16, 32, 48, 64] {
+            let mut floats = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.normal()).collect() };
+            let (x, w, bias) = (floats(count * depth), floats(depth * width), floats(width));
+            let (mut packed, mut anywhere) = (vec![0.0; count * width], vec![0.0; count * width]);
+            let (x, w) = (x.as_ptr(), w.as_ptr());
+            let start = Consecutive { first: bias.as_ptr(), stride: 0 };
+            let rows: Vec<*const f32> = (0..count).map(|r| x.wrapping_add(r * depth)).collect();
+            // SAFETY: plain Rust runs anywhere, and all sizes are as asked for.
+            unsafe {
+                let out = packed.as_mut_ptr();
+                packed_times::<Portable, 4>(count, x, depth, start, w, width, out, Then::Relu);
+                let out = anywhere.as_mut_ptr();
+                rows_times::<Portable, 4>(count, &rows[..], depth, start, w, width, out, Then::Relu);
+            }
+            assert!(anywhere.iter().any(|v| *v > 0.0));
+            assert_eq!(packed, anywhere, "depth {depth}");
         }
     }
 }
