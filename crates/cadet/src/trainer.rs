@@ -41,6 +41,8 @@ pub enum Select {
     Loss,
     /// The highest validation AUC.
     Auc,
+    /// Being the last.
+    Last,
 }
 
 /// How to train.
@@ -346,13 +348,12 @@ fn is_over(history: &History, patience: usize) -> bool {
     patience > 0 && history.epochs.len() - history.best.min(history.epochs.len()) >= patience
 }
 
-/// The number of the best epoch; the last one where nothing was validated.
+/// The number of the best epoch; the last one where it is asked for, or nothing was validated.
 fn best(epochs: &[Epoch], select: Select) -> usize {
-    let value = |e: &Epoch| {
-        e.valid.map(|s| match select {
-            Select::Loss => -s.loss,
-            Select::Auc => s.auc,
-        })
+    let value = |e: &Epoch| match select {
+        Select::Loss => e.valid.map(|s| -s.loss),
+        Select::Auc => e.valid.map(|s| s.auc),
+        Select::Last => None,
     };
     let better = |a: &&Epoch, b: &&Epoch| match (value(a), value(b)) {
         // Of equals the earlier one: it comes first, and `max_by` keeps the last.
@@ -360,4 +361,28 @@ fn best(epochs: &[Epoch], select: Select) -> usize {
         _ => a.epoch.cmp(&b.epoch),
     };
     epochs.iter().max_by(better).map_or(0, |e| e.epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_an_epoch_the_best() {
+        let scores = [(1.0, 0.7), (0.8, 0.6), (0.9, 0.8), (0.8, 0.8), (1.1, 0.5)];
+        let epoch = |(i, (loss, auc)): (usize, (f64, f64))| Epoch {
+            epoch: i + 1,
+            learning_rate: 0.1,
+            train_loss: 1.0,
+            valid: Some(Score { loss, auc }),
+        };
+        let mut epochs: Vec<Epoch> = scores.into_iter().enumerate().map(epoch).collect();
+        // Of equals the earlier one.
+        assert_eq!(best(&epochs, Select::Loss), 2);
+        assert_eq!(best(&epochs, Select::Auc), 3);
+        assert_eq!(best(&epochs, Select::Last), 5);
+        epochs.iter_mut().for_each(|e| e.valid = None);
+        assert_eq!(best(&epochs, Select::Loss), 5);
+        assert_eq!(best(&[], Select::Last), 0);
+    }
 }

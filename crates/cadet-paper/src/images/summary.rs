@@ -186,7 +186,8 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
          learned again take ten times the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
-         cosine, batch 256, {}; the paper has 300 epochs with steps. Best epoch by validation images.\n{}\n",
+         cosine, batch 256, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
+         kept, over features the best by the exposures of validation images.\n{}\n",
         today(),
         command(),
         machine(),
