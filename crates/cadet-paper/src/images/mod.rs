@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// One model for each task, one for all, or both.
     #[arg(long, value_delimiter = ',')]
     modes: Vec<Mode>,
-    /// Which ways to start the task embeddings.
+    /// Which ways to start the task embeddings [default: those of the paper].
     #[arg(long, value_delimiter = ',')]
     init: Vec<Init>,
     /// What models see of an image.
@@ -137,11 +137,15 @@ impl Table {
     /// The rows of the paper, as far as they are asked for.
     fn rows(self, args: &Args) -> Result<Vec<Row>> {
         let ks = if args.k.is_empty() { self.ks() } else { &args.k[..] };
+        let start = |init: Init| match args.init.is_empty() {
+            true => init.is_of_the_paper(),
+            false => args.init.contains(&init),
+        };
         let wanted = |row: &Row| {
             (args.methods.is_empty() || args.methods.contains(&row.method))
                 && (args.modes.is_empty() || args.modes.contains(&row.mode))
                 && (args.input.is_empty() || args.input.contains(&row.input))
-                && (args.init.is_empty() || row.init.is_some_and(|i| args.init.contains(&i)))
+                && row.init.map_or(args.init.is_empty(), start)
         };
         let with_features = args.features.is_some() || args.smoke;
         let mut rows = Vec::new();

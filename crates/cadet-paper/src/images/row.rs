@@ -81,6 +81,10 @@ impl Init {
         Init::Relearned64,
     ];
 
+    pub fn is_of_the_paper(self) -> bool {
+        !matches!(self, Init::Relearned10 | Init::Relearned64)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Init::Label => "label",
