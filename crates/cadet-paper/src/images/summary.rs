@@ -187,7 +187,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
          learned again take ten times the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
          cosine, batch 256, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
-         kept, over features the best by the exposures of validation images.\n{}\n",
+         kept, over features the best by the exposures of validation images.\n{}{}\n",
         today(),
         command(),
         machine(),
@@ -196,6 +196,13 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
         match against {
             Against::Batch => "negatives from the batch (the shared trunk)",
             Against::Drawn => "a negative drawn for each positive (Algorithm 1)",
+        },
+        match outcomes.iter().any(|o| (&*o.method, &*o.mode, &*o.input) == ("ratio", "separate", "raw")) {
+            true => format!(
+                "A ratio for each task over pixels: {} epochs, the best by the exposures of validation images kept.\n",
+                effort.separate_epochs
+            ),
+            false => String::new(),
         },
         match outcomes.iter().any(|o| o.method.starts_with("deep-svdd")) {
             true => format!(
