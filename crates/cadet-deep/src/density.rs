@@ -39,6 +39,8 @@ pub trait Net: Send + Sync {
 pub struct Tasks {
     /// The embedding of each run of equal tasks: `[runs, width]`.
     pub embeddings: Tensor<2>,
+    /// What is fixed about each run's task: `[runs, n]`.
+    pub fixed: Tensor<2>,
     /// The run of each row; nothing where there is only one.
     runs: Option<Tensor<1, Int>>,
 }
@@ -100,6 +102,14 @@ impl Weights {
         Tensor::from_data(TensorData::new(self.values.clone(), self.shape), device)
     }
 
+    /// Some of its rows.
+    fn rows(&self, rows: &[u32], device: &Device) -> Tensor<2> {
+        let width = self.shape[1];
+        let values =
+            rows.iter().flat_map(|row| &self.values[*row as usize * width..][..width]).copied().collect();
+        Tensor::from_data(TensorData::new::<f32, _>(values, [rows.len(), width]), device)
+    }
+
     fn named(&self, suffix: &str, values: &[f32]) -> Named {
         Named::matrix(format!("{}{suffix}", self.name), self.shape[0], self.shape[1], values.to_vec())
     }
@@ -126,23 +136,31 @@ pub struct Density<N> {
     /// Running statistics; averaged, not learned.
     statistics: Vec<Weights>,
     tasks: Weights,
+    /// A row for each task that is never learned.
+    fixed: Weights,
     steps: u64,
 }
 
 impl<N: Net> Density<N> {
-    /// A net over these embeddings, with weights as they start.
+    /// A net over these embeddings, with weights as they start; `fixed` has a row for each task, and may be empty.
     pub fn new(
         net: N,
         features: usize,
         theta: Vec<Weights>,
         statistics: Vec<Weights>,
         tasks: &TaskEmbeddings,
+        fixed: Vec<f32>,
     ) -> Result<Self> {
         if tasks.is_empty() {
             return Err(Error::config("tasks", "there must be at least one"));
         }
+        if !fixed.len().is_multiple_of(tasks.len()) {
+            let expected = fixed.len() / tasks.len() * tasks.len();
+            return Err(Error::Shape { what: "fixed numbers of the tasks", expected, found: fixed.len() });
+        }
+        let fixed = Weights::new("fixed", [tasks.len(), fixed.len() / tasks.len()], fixed);
         let tasks = Weights::new("tasks", [tasks.len(), tasks.width()], tasks.values().to_vec());
-        Ok(Self { net, kernel: Kernel::chosen()?, features, theta, statistics, tasks, steps: 0 })
+        Ok(Self { net, kernel: Kernel::chosen()?, features, theta, statistics, tasks, fixed, steps: 0 })
     }
 
     /// The embeddings as they are now.
@@ -167,17 +185,16 @@ impl<N: Net> Density<N> {
 
     /// The embeddings of the runs of equal tasks, and which run each row belongs to.
     pub(crate) fn tasks_of(&self, rows: &[u32], device: &Device) -> (Vec<u32>, Tasks) {
-        let [_, width] = self.tasks.shape;
-        let (mut distinct, mut runs, mut values) = (Vec::new(), Vec::with_capacity(rows.len()), Vec::new());
+        let (mut distinct, mut runs) = (Vec::new(), Vec::with_capacity(rows.len()));
         for run in rows.chunk_by(|a, b| a == b) {
             runs.extend(std::iter::repeat_n(distinct.len() as i64, run.len()));
-            values.extend_from_slice(&self.tasks.values[run[0] as usize * width..][..width]);
             distinct.push(run[0]);
         }
-        let embeddings = Tensor::from_data(TensorData::new(values, [distinct.len(), width]), device);
+        let embeddings = self.tasks.rows(&distinct, device);
+        let fixed = self.fixed.rows(&distinct, &Device::flex());
         let runs = (distinct.len() > 1)
             .then(|| Tensor::from_data(TensorData::new(runs, [rows.len()]), &Device::flex()));
-        (distinct, Tasks { embeddings, runs })
+        (distinct, Tasks { embeddings, fixed, runs })
     }
 
     /// The features of some instances: `[rows, features]`.
@@ -269,12 +286,13 @@ impl<N: Net> Estimator for Density<N> {
     }
 
     fn parameters(&self) -> Vec<Named> {
-        let all = self.theta.iter().chain(&self.statistics).chain([&self.tasks]);
-        all.map(|w| w.named("", &w.values)).collect()
+        let all = self.theta.iter().chain(&self.statistics).chain([&self.tasks, &self.fixed]);
+        all.filter(|w| !w.values.is_empty()).map(|w| w.named("", &w.values)).collect()
     }
 
     fn set_parameters(&mut self, mut tensors: Vec<Named>) -> Result<()> {
-        for w in self.theta.iter_mut().chain(&mut self.statistics).chain([&mut self.tasks]) {
+        let all = self.theta.iter_mut().chain(&mut self.statistics).chain([&mut self.tasks, &mut self.fixed]);
+        for w in all.filter(|w| !w.values.is_empty()) {
             w.values = take(&mut tensors, &w.name, &w.shape)?;
         }
         Ok(())

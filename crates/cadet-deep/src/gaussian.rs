@@ -48,7 +48,7 @@ impl GaussianConfig {
             Weights::layer("mean", self.hidden, features, rng),
             Weights::layer("log_variance", self.hidden, features, rng),
         ];
-        Density::new(Heads, features, layers.into_iter().flatten().collect(), vec![], tasks)
+        Density::new(Heads, features, layers.into_iter().flatten().collect(), vec![], tasks, vec![])
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! - MADE: `u = (x − μ)·e^{−α}`, where `μ` and `α` of a feature come from the features before it; `log|det| = −Σα`.
 //! - The task modulates both: `μ' = μ ⊙ tanh(s_t) + tanh(b_t)`, `α'` in the same way, where `s_t` and `b_t` are affine
-//!   in `e_t`, in each block anew. At the start `tanh(s_t) ≈ 0.76` and `tanh(b_t) ≈ 0`: the flow works, and tasks
-//!   hardly differ.
+//!   in `e_t`, in each block anew. At the start `tanh(s_t)` is about 0.76 and `tanh(b_t)` about 0.
 //! - Batch normalisation: `y = e^γ (x−m)/√v + β`, `log|det| = Σ(γ − ½ ln v)`. In training `m` and `v` are those of the
 //!   batch, otherwise running averages over the batches. Those of the whole training set would need another pass before
 //!   every evaluation; a running average over some twenty batches is within a percent of them, and is saved with the
 //!   weights.
 //! - Reverse moves nothing: every second MADE counts its features from the other end, which is the same.
+//! - Each task has a prior of its own: `u ~ N(m_t, 1)`, where `m_t` is drawn at the start, uniform in ±`prior`, and stays.
+//!   The wider the means lie apart, the more a task has to do with where its rows end up.
 //!
-//! The density of the noise `u`, the prior, is the same for all tasks. A separate flow is one with a single task.
+//! A separate flow is one with a single task.
 //!
 //! Before it is modulated, `α` is bent into ±3 (`α/(1+|α|/3)`), so `|α'| < 4`: no feature is stretched by more than
 //! e⁴ in a block, gradients never vanish, and `v` is kept above 10⁻⁵. Features should be of about unit scale.
@@ -38,11 +39,13 @@ pub struct MafConfig {
     pub blocks: usize,
     /// Width of the three hidden layers of each MADE.
     pub hidden: usize,
+    /// The tasks' priors have means in ± this; 0 gives all tasks the same.
+    pub prior: f32,
 }
 
 impl Default for MafConfig {
     fn default() -> Self {
-        Self { blocks: 5, hidden: 64 }
+        Self { blocks: 5, hidden: 64, prior: 1.0 }
     }
 }
 
@@ -52,11 +55,14 @@ pub type Maf = Density<Flow>;
 impl MafConfig {
     /// A flow with random weights over these embeddings.
     pub fn init(&self, features: usize, tasks: &TaskEmbeddings, seed: u64) -> Result<Maf> {
-        let Self { blocks, hidden } = *self;
+        let Self { blocks, hidden, prior } = *self;
         for (field, value) in [("features", features), ("blocks", blocks), ("hidden", hidden)] {
             if value == 0 {
                 return Err(Error::config(field, "must be at least 1"));
             }
+        }
+        if !(prior.is_finite() && prior >= 0.0) {
+            return Err(Error::config("prior", format!("must be at least 0, found {prior}")));
         }
         let order = |block: usize| if block.is_multiple_of(2) { Order::Forwards } else { Order::Backwards };
         let flow = Flow { blocks: (0..blocks).map(|b| Made::new(features, hidden, order(b))).collect() };
@@ -68,7 +74,7 @@ impl MafConfig {
             for (name, start) in
                 [("mu.scale", 1.0), ("mu.shift", 0.0), ("alpha.scale", 1.0), ("alpha.shift", 0.0)]
             {
-                let limit = 0.1 / (tasks.width() as f32).sqrt();
+                let limit = 1.0 / (tasks.width() as f32).sqrt();
                 let shape = [tasks.width(), features];
                 theta.push(Weights::uniform(format!("block.{block}.{name}.weight"), shape, limit, rng));
                 theta.push(Weights::constant(format!("block.{block}.{name}.bias"), row, start));
@@ -78,7 +84,9 @@ impl MafConfig {
             statistics.push(Weights::constant(format!("block.{block}.norm.mean"), row, 0.0));
             statistics.push(Weights::constant(format!("block.{block}.norm.variance"), row, 1.0));
         }
-        Density::new(flow, features, theta, statistics, tasks)
+        let rng = &mut Rng::at(seed, Purpose::Init, [blocks as u64, 0]);
+        let priors = (0..tasks.len() * features).map(|_| rng.around_zero(prior)).collect();
+        Density::new(flow, features, theta, statistics, tasks, priors)
     }
 }
 
@@ -92,7 +100,7 @@ pub struct Flow {
 const TENSORS: usize = Made::TENSORS + 4 * 2 + 2;
 
 impl Flow {
-    /// From data to noise: `u`, `[rows, features]`, and `log|det ∂u/∂x|`, `[rows, 1]`.
+    /// From data to noise: `u − m_t`, `[rows, features]`, and `log|det ∂u/∂x|`, `[rows, 1]`.
     fn forward(
         &self,
         theta: &[Tensor<2>],
@@ -119,10 +127,10 @@ impl Flow {
             log_det = log_det + log_scale.clone().sum_dim(1);
             x = (u - mean) * log_scale.exp() + beta;
         }
-        (x, log_det)
+        (x - tasks.spread(tasks.fixed.clone()), log_det)
     }
 
-    /// From noise to data, with the running statistics: `x` and `log|det ∂x/∂u|`.
+    /// From noise `u − m_t` to data, with the running statistics: `x` and `log|det ∂x/∂u|`.
     fn inverse(
         &self,
         theta: &[Tensor<2>],
@@ -132,6 +140,7 @@ impl Flow {
     ) -> (Tensor<2>, Tensor<2>) {
         let [rows, features] = u.dims();
         let mut log_det = Tensor::zeros([rows, 1], &u.device());
+        u = u + tasks.spread(tasks.fixed.clone());
         let blocks = self.blocks.iter().zip(theta.chunks_exact(TENSORS)).zip(statistics.chunks_exact(2));
         for ((made, theta), statistics) in blocks.rev() {
             let [gamma, beta] = norm(theta);
@@ -323,6 +332,24 @@ mod tests {
     }
 
     #[test]
+    fn tasks_differ_by_their_priors_alone() {
+        // Both tasks have the same embedding: where their priors are the same, so are their densities.
+        let same = TaskEmbeddings::new(1, vec![0.5, 0.5]).unwrap();
+        let x = Instances::new(2, vec![0.3, -0.2]).unwrap();
+        let densities = |prior: f32| {
+            let flow = MafConfig { hidden: 8, prior, ..MafConfig::default() }.init(2, &same, 1).unwrap();
+            let mut out = [0.0; 2];
+            flow.responses(&x, &[0, 1], &[0, 0], &mut out);
+            (out, flow.parameters().into_iter().find(|t| t.name == "fixed").unwrap().values)
+        };
+        let ([a, b], _) = densities(0.0);
+        assert_eq!(a, b);
+        let ([a, b], priors) = densities(2.0);
+        assert!((a - b).abs() > 1e-3 && priors.iter().all(|m| m.abs() <= 2.0), "{a} {b} {priors:?}");
+        assert!(MafConfig { prior: f32::NAN, ..MafConfig::default() }.init(2, &same, 1).is_err());
+    }
+
+    #[test]
     fn a_constant_feature_and_an_outlier_do_no_harm() {
         let mut rng = Rng::at(6, Purpose::World, [0, 0]);
         let mut rows: Vec<f32> = (0..100).flat_map(|_| [rng.normal(), 2.0, rng.normal()]).collect();
@@ -343,11 +370,11 @@ mod tests {
     fn bad_sizes_are_refused() {
         let tasks = embeddings(2, 1);
         assert!(MafConfig::default().init(0, &tasks, 1).is_err());
-        assert!(MafConfig { blocks: 0, hidden: 8 }.init(2, &tasks, 1).is_err());
-        assert!(MafConfig { blocks: 1, hidden: 0 }.init(2, &tasks, 1).is_err());
+        assert!(MafConfig { blocks: 0, ..MafConfig::default() }.init(2, &tasks, 1).is_err());
+        assert!(MafConfig { hidden: 0, ..MafConfig::default() }.init(2, &tasks, 1).is_err());
         let none = TaskEmbeddings::new(4, vec![]).unwrap();
         assert!(MafConfig::default().init(2, &none, 1).is_err());
-        let flow = MafConfig { blocks: 1, hidden: 8 }.init(2, &tasks, 1).unwrap();
+        let flow = MafConfig { blocks: 1, hidden: 8, ..MafConfig::default() }.init(2, &tasks, 1).unwrap();
         assert!(flow.to_noise(2, &[0.0, 0.0]).is_err());
         assert!(flow.from_noise(0, &[0.0]).is_err());
     }

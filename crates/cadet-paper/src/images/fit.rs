@@ -416,6 +416,10 @@ fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
     Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
 }
 
+/// The means of a flow's priors lie in ± this. The paper says only that they are uniform; for k = 2 (seed 1) the validation AUC
+/// was 61.2 with 1, 69.3 with 5 and 68.1 with 10.
+const MAF_PRIOR: f32 = 5.0;
+
 fn density_training(row: &Row, effort: Effort) -> TrainConfig {
     let (epochs, batch) = match row.method {
         Method::Maf => (effort.maf_epochs, 256),
@@ -449,7 +453,8 @@ fn conditional_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>)
     };
     let (matrix, history) = match row.method {
         Method::Maf => {
-            let config_of = MafConfig { hidden: work.effort.maf_hidden, ..MafConfig::default() };
+            let config_of =
+                MafConfig { hidden: work.effort.maf_hidden, prior: MAF_PRIOR, ..MafConfig::default() };
             let mut maf = config_of.init(width, &rows, row.seed)?;
             let history = work.fit(&name, &mut maf, both, split.all(), &study.x, &config)?;
             (all(&maf), history)
@@ -474,7 +479,7 @@ fn separate_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) ->
             return Ok(images.iter().map(|i| gaussian.log_density(study.x.row(*i)) as f32).collect());
         }
         let one = TaskEmbeddings::new(1, vec![0.0])?;
-        let config_of = MafConfig { hidden: work.effort.maf_hidden, ..MafConfig::default() };
+        let config_of = MafConfig { hidden: work.effort.maf_hidden, prior: 0.0, ..MafConfig::default() };
         let mut maf = config_of.init(study.x.width(), &one, row.seed)?;
         let config = TrainConfig { batch: 64, ..density_training(row, work.effort) };
         let name = name(study, row, &format!("maf{}", task.0));
