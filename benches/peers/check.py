@@ -47,10 +47,11 @@ def training(world):
         check(f"train {variant}: loss of three steps", gap < 2e-6, f"{losses[0]:.6f} {losses[2]:.6f} gap {gap:.1e}")
         # SparseAdam leaves untouched rows alone where Adam keeps moving them, so its rows are not compared.
         skip = {"e.weight"} if variant == "sparse" else set()
-        # Adam's first steps have size lr whatever the gradient's size: a gradient near 0 may flip, hence the median.
+        # Adam's first steps have size lr whatever the gradient's size: a gradient near 0 may flip, and how many do differs
+        # from processor to processor. Wrong gradients would put most parameters a step of 1e-3 apart.
         moved = torch.cat([(state[k] - reference[2][k]).abs().flatten() for k in state if k not in skip])
         detail = f"median {moved.median():.1e}, above 1e-4: {(moved > 1e-4).float().mean():.2%}"
-        check(f"train {variant}: parameters", moved.median() < 1e-6 and (moved > 1e-4).float().mean() < 0.01, detail)
+        check(f"train {variant}: parameters", moved.median() < 2e-5 and (moved > 1e-4).float().mean() < 0.05, detail)
         check(f"train {variant}: held-out loss", abs(held - reference[1]) < 1e-4, f"{held:.6f}")
 
 

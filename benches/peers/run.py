@@ -27,7 +27,7 @@ BINARY = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "tar
 WORKS = ("train", "images", "score", "read", "scale")
 OURS = "cadet"
 CHANCE = 2 * math.log(2)
-WORSE_BY = 0.005  # a held-out loss this much above the peer's is flagged
+WORSE_BY = 0.005  # a mean held-out loss this much above the peer's is flagged, where the seeds' noise is smaller
 
 CALM = 0.3  # cores
 TIMEOUT = 1800  # seconds for one child
@@ -38,7 +38,7 @@ SETTINGS = (
     ("plain: Adam 1e-3, no dropout", "1e-3", "0,0,0", 2, 1, True),
     ("loss only: Adam 1e-3, dropout .5/.5/.3", "1e-3", "0.5,0.5,0.3", 8, 0, False),
 )
-LOSS_ROUNDS = 3  # with dropout the net leaves chance after 2 to 6 epochs, by seed: two runs say nothing
+LOSS_ROUNDS = 10  # with dropout the net leaves chance after 2 to 6 epochs, by seed: a few runs say nothing
 HEAT = ["--batches", "150"]
 SHORT = ["--batches", "300"]  # rounds on several threads: enough for a rate, while losses are compared on one
 PASSIVE, SLEEPING = ", passive wait", ["env", "OMP_WAIT_POLICY=PASSIVE", "GOMP_SPINCOUNT=0"]
@@ -222,7 +222,7 @@ def train(runner, args):
                 heats_and_rounds(runner, key, ours, peers, threads, args)
                 continue
             peer = "PyTorch, hand-derived backward: hand"
-            for r in range(min(args.rounds, LOSS_ROUNDS)):
+            for r in range(LOSS_ROUNDS):
                 for who, argv in ([(OURS, ours)] if runner.ours else []) + [(peer, peers[peer])]:
                     runner.run(argv(False, r + 1), threads, who=who, key=key, phase="loss", round=r)
 
@@ -399,12 +399,16 @@ def losses(runner, summary):
         theirs = last([s for s in mine if s["who"] != OURS])
         if not theirs:
             continue
-        show = lambda v: f"{statistics.median(v):.4f} ({min(v):.4f}–{max(v):.4f})" if v else "–"
+        show = lambda v: f"{statistics.mean(v):.4f} ({min(v):.4f}–{max(v):.4f}, {len(v)} seeds)" if v else "–"
         verdict = "–"
         if ours:
-            gap = statistics.median(ours) / statistics.median(theirs) - 1
-            verdict = f"{gap:+.2%}" + (" **WORSE**" if gap > WORSE_BY else "")
-            if gap > WORSE_BY:
+            mean = statistics.mean(theirs)
+            gap = statistics.mean(ours) / mean - 1
+            several = len(ours) > 1 and len(theirs) > 1
+            noise = 2 * math.sqrt(sum(statistics.variance(v) / len(v) for v in (ours, theirs))) / mean if several else 0.0
+            worse = gap > max(WORSE_BY, noise)
+            verdict = f"{gap:+.2%}" + (f" ± {noise:.2%}" if several else "") + (" **WORSE**" if worse else "")
+            if worse:
                 flags.append(f"{key}, {threads} thread(s): cadet's held-out loss is {gap:.2%} above PyTorch's")
         epochs = max(len(s["heldout_loss"]) for s in mine)
         rows.append([f"{key}, {threads} thread{'s' * (threads > 1)}", str(epochs), show(ours), show(theirs), verdict])
@@ -414,7 +418,8 @@ def losses(runner, summary):
     lines = ["", "## Held-out loss after equal epochs", ""]
     lines += table(["setting", "epochs", "cadet", "PyTorch, all its runs", "cadet's excess"], rows)
     lines += ["", f"Chance is 2·ln 2 = {CHANCE:.4f}; a setting still at chance says nothing. Same 50,000 held-out triples. "
-              f"WORSE marks an excess above {WORSE_BY:.1%}."]
+              f"Mean (lowest–highest); behind ± two standard errors of the difference. "
+              f"WORSE marks an excess above {WORSE_BY:.1%} and above these."]
     for flag in flags:
         say("WARNING:", flag)
     return lines
