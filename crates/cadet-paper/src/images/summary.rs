@@ -163,6 +163,34 @@ pub(super) fn raw(outcomes: &[Outcome]) -> String {
 const STARTS: &str = "`label` uses extra knowledge. `relearned` is not in\n\
      the paper: embeddings as `learned`, then twice those that a short ratio over all tasks gives.";
 
+/// How the other rows that there are were trained, a line each.
+fn schedules(outcomes: &[Outcome], effort: Effort) -> String {
+    let has = |is: &dyn Fn(&Outcome) -> bool| outcomes.iter().any(is);
+    let mut text = String::new();
+    if has(&|o| (&*o.method, &*o.mode, &*o.input) == ("ratio", "separate", "raw")) {
+        let _ = writeln!(
+            text,
+            "A ratio for each task over pixels: {} epochs, the best by the exposures of validation images kept.",
+            effort.separate_epochs
+        );
+    }
+    if has(&|o| o.method == "maf") {
+        let _ = writeln!(
+            text,
+            "Flow: 5 blocks of {} units, {} epochs along a cosine from 1e-3, the best by the density of validation images kept.",
+            effort.maf_hidden, effort.maf_epochs
+        );
+    }
+    if has(&|o| o.method.starts_with("deep-svdd")) {
+        let [first, second] = effort.svdd_epochs;
+        let _ = writeln!(
+            text,
+            "Deep SVDD: {first} epochs of its autoencoder and {second} of its own (originally 350 and 150), the last one kept."
+        );
+    }
+    text
+}
+
 /// For people.
 pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: Against) -> String {
     let (title, about) = match table {
@@ -187,7 +215,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
          learned again take ten times the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
          cosine, batch 256, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
-         kept, over features the best by the exposures of validation images.\n{}{}\n",
+         kept, over features the best by the exposures of validation images.\n{}\n",
         today(),
         command(),
         machine(),
@@ -197,20 +225,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
             Against::Batch => "negatives from the batch (the shared trunk)",
             Against::Drawn => "a negative drawn for each positive (Algorithm 1)",
         },
-        match outcomes.iter().any(|o| (&*o.method, &*o.mode, &*o.input) == ("ratio", "separate", "raw")) {
-            true => format!(
-                "A ratio for each task over pixels: {} epochs, the best by the exposures of validation images kept.\n",
-                effort.separate_epochs
-            ),
-            false => String::new(),
-        },
-        match outcomes.iter().any(|o| o.method.starts_with("deep-svdd")) {
-            true => format!(
-                "Deep SVDD: {} epochs of its autoencoder and {} of its own (originally 350 and 150), the last one kept.\n",
-                effort.svdd_epochs[0], effort.svdd_epochs[1]
-            ),
-            false => String::new(),
-        },
+        schedules(outcomes, effort),
     );
     let columns = columns(outcomes);
     text += "| method | mode | start | input |";
