@@ -112,10 +112,6 @@ pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
             block_of_rows::<V, R>(r, x, depth, start, w, width, out, then);
             r += R;
         }
-        while r + 4 <= count {
-            block_of_rows::<V, 4>(r, x, depth, start, w, width, out, then);
-            r += 4;
-        }
         while r < count {
             block_of_rows::<V, 1>(r, x, depth, start, w, width, out, then);
             r += 1;

@@ -109,7 +109,7 @@ macro_rules! dispatch {
         #[target_feature(enable = "avx2,fma")]
         #[allow(clippy::too_many_arguments)]
         fn avx2($($arg: $ty),*) $(-> $ret)? {
-            $body::<crate::kernels::simd::Avx2, 6>($($arg),*)
+            $body::<crate::kernels::simd::Avx2, 4>($($arg),*)
         }
         match $kernel {
             // SAFETY: `available` alone makes these (the variants cannot be made outside the crate), and
