@@ -119,6 +119,10 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "UPDATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     update: Option<String>,
+    /// What embeddings do whose item is not in a batch: rest, or coast on as with dense Adam [default: rest]
+    #[arg(long, value_name = "IDLE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle: Option<String>,
     /// Stop after so many epochs without a better one; 0 = never
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]

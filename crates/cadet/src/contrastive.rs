@@ -8,9 +8,12 @@ use rayon::prelude::*;
 
 use crate::estimator::{Estimator, Rates, Tensor, take};
 use crate::instances::Instances;
-use crate::kernels::{Adam, AdamConfig, Floats, Kernel, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to};
+use crate::kernels::{
+    Adam, AdamConfig, Coasting, Floats, Kernel, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to,
+};
 use crate::rng::{self, Purpose, Rng};
 use crate::sampler::Batch;
+use crate::trainer::Idle;
 use crate::{Error, Result};
 
 /// Pairs per chunk: large enough to keep a core busy, small enough to share a batch among many.
@@ -24,6 +27,8 @@ pub struct Contrastive {
     pub(crate) net: Mlp,
     pub(crate) table: Floats,
     adam: AdamConfig,
+    idle: Idle,
+    coasting: Coasting,
     pub(crate) steps: u64,
     pub(crate) net_moments: [Vec<f32>; 2],
     /// Both moments of a task's row, side by side.
@@ -37,9 +42,23 @@ struct Work {
     chunks: Vec<Scratch>,
     task_gradient: Floats,
     losses: Vec<f64>,
-    /// The step in which a task was last met, and its first place in that batch.
-    met: Vec<(u32, u32)>,
+    /// When each task was last met.
+    met: Vec<Met>,
+    /// The places of the batch where a task stands for the first time.
     distinct: Vec<u32>,
+    /// [`Adam::pace`] of every step of the tasks since all rows were up to date.
+    paces: Vec<f32>,
+}
+
+/// What is known of a task's row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Met {
+    /// The step that last met it.
+    step: u32,
+    /// Its first place in that step's batch.
+    first: u32,
+    /// The steps of [`Work::paces`] that it has behind it.
+    done: u32,
 }
 
 impl Contrastive {
@@ -79,11 +98,13 @@ impl Contrastive {
             seed,
             net_moments: [vec![0.0; net.theta().len()], vec![0.0; net.theta().len()]],
             table_moments: Floats::zeros(2 * table.len()),
-            work: Work { met: vec![(0, 0); tasks], ..Work::default() },
+            work: Work { met: vec![Met::default(); tasks], ..Work::default() },
             steps: 0,
             net,
             table,
             adam: AdamConfig::default(),
+            idle: Idle::Rest,
+            coasting: Coasting::new(AdamConfig::default()),
         };
         let expected = tasks * model.task_width();
         if rows.len() != expected {
@@ -154,21 +175,42 @@ impl Contrastive {
         self.net.update(|theta| adam.update(kernel, theta, total, m, v));
     }
 
-    fn update_tasks(&mut self, adam: Adam, batch: &Batch, stride: usize) {
-        let Work { task_gradient, met, distinct, .. } = &mut self.work;
+    /// Finds the distinct tasks of a batch and brings their rows up to date.
+    fn meet(&mut self, batch: &Batch) {
+        let stride = self.net.shape().task_stride();
+        let Work { met, distinct, paces, .. } = &mut self.work;
         distinct.clear();
-        let now = self.steps as u32;
+        let now = self.steps as u32 + 1;
         for (i, task) in batch.tasks.iter().enumerate() {
-            let (step, first) = &mut met[*task as usize];
-            if *step == now {
+            let met = &mut met[*task as usize];
+            if met.step == now {
+                continue;
+            }
+            (met.step, met.first) = (now, i as u32);
+            distinct.push(i as u32);
+            let missed = &paces[met.done as usize..];
+            if !missed.is_empty() {
+                met.done = paces.len() as u32;
+                let at = *task as usize * stride;
+                let moments = &mut self.table_moments[2 * at..2 * (at + stride)];
+                self.coasting.missed(missed).catch_up(&mut self.table[at..at + stride], moments);
+            }
+        }
+    }
+
+    fn update_tasks(&mut self, adam: Adam, batch: &Batch, stride: usize) {
+        let Work { task_gradient, met, distinct, paces, .. } = &mut self.work;
+        if self.idle == Idle::Coast {
+            paces.push(adam.pace());
+        }
+        for (i, task) in batch.tasks.iter().enumerate() {
+            let met = &mut met[*task as usize];
+            met.done = paces.len() as u32;
+            // The gradients of a task that stands here more than once are added up at its first place.
+            if met.first < i as u32 {
                 let (sums, rest) = task_gradient.split_at_mut(i * stride);
-                let sums = &mut sums[*first as usize * stride..][..stride];
-                for (sum, value) in sums.iter_mut().zip(&rest[..stride]) {
-                    *sum += value;
-                }
-            } else {
-                (*step, *first) = (now, i as u32);
-                distinct.push(i as u32);
+                let sums = &mut sums[met.first as usize * stride..][..stride];
+                sums.iter_mut().zip(&rest[..stride]).for_each(|(sum, value)| *sum += value);
             }
         }
         let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
@@ -177,6 +219,11 @@ impl Contrastive {
 }
 
 impl Estimator for Contrastive {
+    fn set_idle(&mut self, idle: Idle) {
+        self.settle();
+        self.idle = idle;
+    }
+
     fn step(
         &mut self,
         x: &Instances,
@@ -189,6 +236,7 @@ impl Estimator for Contrastive {
             meanwhile();
             return 0.0;
         }
+        self.meet(batch);
         let alone = rayon::current_num_threads() == 1;
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
@@ -246,6 +294,20 @@ impl Estimator for Contrastive {
             rayon::join(update, meanwhile);
         }
         loss
+    }
+
+    fn settle(&mut self) {
+        let stride = self.net.shape().task_stride();
+        let Work { met, paces, .. } = &mut self.work;
+        let rows = self.table.chunks_exact_mut(stride).zip(self.table_moments.chunks_exact_mut(2 * stride));
+        for ((row, moments), met) in rows.zip(met) {
+            let missed = &paces[met.done as usize..];
+            if !missed.is_empty() {
+                self.coasting.missed(missed).catch_up(row, moments);
+            }
+            met.done = 0;
+        }
+        paces.clear();
     }
 
     fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]) {
@@ -310,6 +372,57 @@ impl Estimator for Contrastive {
         let moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
         self.table_moments.copy_from_slice(&moments);
         self.steps = steps;
+        self.work.met.fill(Met::default());
+        self.work.paces.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASKS: usize = 40;
+
+    /// Trains on batches of a few of the tasks; `settled` after every step, or only at the end.
+    fn trained(idle: Idle, settled: bool) -> Contrastive {
+        let shape = Shape {
+            features: 3,
+            embedding: 5,
+            hidden: vec![8, 4],
+            dropout: vec![0.0; 2],
+            output: Output::Shared,
+        };
+        let mut rng = Rng::at(1, Purpose::World, [0, 0]);
+        let rows: Vec<f32> = (0..TASKS * 5).map(|_| rng.normal()).collect();
+        let mut model = Contrastive::new(shape, TASKS, &rows, 2).unwrap();
+        model.set_idle(idle);
+        let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
+        for step in 0..400 {
+            // Small numbers often, large ones hardly ever: gaps of all lengths.
+            let tasks = (0..8).map(|_| (TASKS as f64 * rng.unit().powi(4)) as u32).collect();
+            let mut draw = || (0..8).map(|_| rng.below(20) as u32).collect();
+            let batch = Batch { tasks, positives: draw(), negatives: draw() };
+            let rate = 0.01 / (1.0 + step as f32 / 100.0);
+            let rates = Rates { net: rate, tasks: if step % 5 == 4 { 0.0 } else { rate } };
+            model.step(&x, &batch, rates, &mut || {});
+            if settled {
+                model.settle();
+            }
+        }
+        model.settle();
+        model
+    }
+
+    #[test]
+    fn rows_catch_up_to_where_every_step_would_have_brought_them() {
+        let (late, always) = (trained(Idle::Coast, false), trained(Idle::Coast, true));
+        let furthest = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(furthest(&late.task_values(), &always.task_values()) < 2e-4);
+        assert!(furthest(&late.table_moments, &always.table_moments) < 2e-4);
+        // It matters: rows that rest end up elsewhere, and need no settling.
+        let rested = trained(Idle::Rest, false);
+        assert!(furthest(&late.task_values(), &rested.task_values()) > 0.05);
+        assert_eq!(rested.task_values(), trained(Idle::Rest, true).task_values());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::instances::Instances;
 use crate::sampler::Batch;
+use crate::trainer::Idle;
 use crate::{Error, Result};
 
 /// How far a step goes; what has rate 0 is left as it is.
@@ -61,6 +62,12 @@ pub trait Estimator {
         rates: Rates,
         meanwhile: &mut (dyn FnMut() + Send),
     ) -> f64;
+
+    /// What the rows of tasks do that a batch does not meet. A model without such rows need not listen.
+    fn set_idle(&mut self, _idle: Idle) {}
+
+    /// Brings up to date what steps left for later: comes after the last step, before anything else is asked.
+    fn settle(&mut self) {}
 
     /// The estimate of `log q_t/p` for (task, instance) pairs; quickest where equal tasks stand together.
     fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]);

@@ -7,7 +7,7 @@ use crate::init::learned::SeedChoice;
 use crate::ratio::RatioConfig;
 use crate::sampler::Base;
 use crate::split::SplitRule;
-use crate::trainer::{Schedule, Select, TrainConfig, Update};
+use crate::trainer::{Idle, Schedule, Select, TrainConfig, Update};
 use crate::{Error, Result};
 
 /// Where the tasks' embeddings start.
@@ -72,6 +72,8 @@ pub struct Settings {
     pub drops: Vec<usize>,
     /// Whether net and embeddings move together.
     pub update: Update,
+    /// What embeddings do that a batch does not meet.
+    pub idle: Idle,
     /// Stop after this many epochs without a better one; 0 = never.
     pub patience: usize,
     /// What makes an epoch the best.
@@ -104,6 +106,7 @@ impl Default for Settings {
             schedule: Schedule::Cosine,
             drops: vec![],
             update: Update::Joint,
+            idle: Idle::Rest,
             patience: 8,
             select: Select::Loss,
         }
@@ -129,6 +132,7 @@ impl Settings {
             schedule: train.schedule,
             drops: train.drops,
             update: train.update,
+            idle: train.idle,
             patience: train.patience,
             select: train.select,
             ..Self::default()
@@ -219,6 +223,7 @@ impl Settings {
             schedule: self.schedule,
             drops: self.drops.clone(),
             update: self.update,
+            idle: self.idle,
             patience: self.patience,
             select: self.select,
             seed: self.seed,

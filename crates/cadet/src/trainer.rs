@@ -23,6 +23,18 @@ pub enum Update {
     Tasks,
 }
 
+/// What Adam does to the rows of tasks that a batch does not meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idle {
+    /// Nothing: they and their moments rest.
+    #[default]
+    Rest,
+    /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the Adam of
+    /// other libraries unless it is told that gradients are sparse; tasks with few exposures move further.
+    Coast,
+}
+
 /// How the learning rate falls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,6 +75,8 @@ pub struct TrainConfig {
     pub drops: Vec<usize>,
     /// What moves together.
     pub update: Update,
+    /// What the rows of tasks do that a batch does not meet.
+    pub idle: Idle,
     /// Stop after this many epochs without a better one; 0 = never.
     pub patience: usize,
     /// What makes an epoch the best.
@@ -82,6 +96,7 @@ impl TrainConfig {
             schedule: Schedule::Steps,
             drops: vec![80, 100],
             update: Update::Joint,
+            idle: Idle::Coast,
             patience: 0,
             select: Select::Auc,
             seed: 1,
@@ -260,6 +275,7 @@ pub fn train<E: Estimator + Send + Sync>(
     watch: &mut dyn Watch,
 ) -> Result<History> {
     config.check()?;
+    model.set_idle(config.idle);
     let batches = sampler.len().div_ceil(config.batch).max(1);
     let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
     let mut progress = resume.unwrap_or(Progress { history: none, best: None });
@@ -308,6 +324,7 @@ pub fn train<E: Estimator + Send + Sync>(
                 break;
             }
         }
+        model.settle();
         let history = &mut progress.history;
         history.seconds += clock.elapsed().as_secs_f64();
         history.positives += (done * config.batch) as u64;

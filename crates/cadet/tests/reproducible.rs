@@ -13,7 +13,7 @@ use cadet::model::Model;
 use cadet::pipeline::{self, Log, Observe, Stage};
 use cadet::settings::Settings;
 use cadet::store::{self, Checkpoint};
-use cadet::trainer::{End, Progress, Signal, Update, Watch};
+use cadet::trainer::{End, Idle, Progress, Signal, Update, Watch};
 use cadet::{Error, Result};
 use worlds::*;
 
@@ -62,7 +62,10 @@ fn learned() -> Log {
 fn threads_do_not_matter_and_seeds_do() {
     for (log, settings) in [
         (given(), tiny_settings()),
-        (learned(), Settings { update: Update::Alternate, patience: 1, ..tiny_settings() }),
+        (
+            learned(),
+            Settings { update: Update::Alternate, idle: Idle::Coast, patience: 1, ..tiny_settings() },
+        ),
     ] {
         let on = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -135,14 +138,22 @@ impl Observe for Onlooker {
 
 #[test]
 fn an_interrupted_run_goes_on_to_the_same_bytes() {
-    let settings = tiny_settings();
-    let whole = bytes(&fit(given(), &settings).unwrap());
+    interrupted_runs_go_on(&tiny_settings());
+}
+
+#[test]
+fn so_it_does_where_embeddings_coast() {
+    interrupted_runs_go_on(&Settings { idle: Idle::Coast, ..tiny_settings() });
+}
+
+fn interrupted_runs_go_on(settings: &Settings) {
+    let whole = bytes(&fit(given(), settings).unwrap());
     for how in [How::Asked, How::Killed] {
         for (stage, after) in [(Stage::Seeds, 1), (Stage::Seeds, 3), (Stage::Ratio, 1), (Stage::Ratio, 2)] {
             let when = format!("after {how:?} in epoch {after} of {stage:?}");
             let folder = tempfile::tempdir().unwrap();
-            let mut first = Onlooker::new(folder.path(), &settings, Some((how, stage, after)));
-            let ended = pipeline::fit(given(), &settings, &mut first);
+            let mut first = Onlooker::new(folder.path(), settings, Some((how, stage, after)));
+            let ended = pipeline::fit(given(), settings, &mut first);
             match how {
                 How::Asked => {
                     let model = ended.unwrap();
@@ -152,8 +163,8 @@ fn an_interrupted_run_goes_on_to_the_same_bytes() {
                 How::Killed => assert_eq!(ended.unwrap_err().to_string(), "test: killed", "{when}"),
             }
             assert!(first.checkpoint.exists());
-            let mut second = Onlooker::new(folder.path(), &settings, None);
-            let model = pipeline::fit(given(), &settings, &mut second).unwrap();
+            let mut second = Onlooker::new(folder.path(), settings, None);
+            let model = pipeline::fit(given(), settings, &mut second).unwrap();
             assert_same(&bytes(&model), &whole, &when);
             // It went on and did not start over.
             let all = settings.seed_epochs + settings.epochs;

@@ -15,7 +15,7 @@ use cadet::sampler::{Base, Sampler};
 use cadet::store::Checkpoint;
 use cadet::tasks::TaskEmbeddings;
 use cadet::trainer::{
-    History, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
+    History, Idle, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
 };
 use cadet::{Exposures, Instances, TaskId};
 use cadet_deep::{
@@ -279,6 +279,7 @@ fn training(study: &Study, row: &Row, effort: Effort) -> TrainConfig {
         schedule: Schedule::Cosine,
         drops: vec![],
         update,
+        idle: Idle::Rest,
         patience: 0,
         select,
         seed: row.seed,

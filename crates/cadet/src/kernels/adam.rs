@@ -42,6 +42,11 @@ impl Adam {
         Self { config, rate, scale }
     }
 
+    /// How far a row without a gradient goes for each unit of `m/√v`.
+    pub fn pace(self) -> f32 {
+        self.rate / self.scale
+    }
+
     /// Moves `parameters` against `gradient`, a row of the same length, and keeps both moments.
     pub fn update(
         self,
@@ -66,6 +71,60 @@ impl Adam {
             fn(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>),
             update_rows
         );
+    }
+}
+
+/// Steps that a row sat out, one after the other: what Adam would have done to it with a gradient of 0.
+///
+/// Its moments fade and it coasts on the first of them: step `j` moves it by `paceⱼ · rʲ · m/√v`, where `pace` is the
+/// step's rate over the scale of its root and `r = β₁/√β₂`. So any number of steps is one move, exact but for ε and
+/// for what `r` has made vanish.
+#[derive(Debug, Clone, Copy)]
+pub struct Missed {
+    /// How far the row goes along `m/√v`.
+    reach: f32,
+    /// What is left of `m`.
+    first: f32,
+    /// What is left of `v`.
+    second: f32,
+    epsilon: f32,
+}
+
+/// How long a row coasts: `r` to this power is below 1e-6.
+const COASTING: usize = 136;
+
+/// The powers of `r` that reckon with [`Missed`] steps.
+#[derive(Debug, Clone)]
+pub struct Coasting {
+    config: AdamConfig,
+    powers: Vec<f32>,
+}
+
+impl Coasting {
+    /// For these constants.
+    pub fn new(config: AdamConfig) -> Self {
+        let r = f64::from(config.beta1) / f64::from(config.beta2).sqrt();
+        Self { config, powers: (1..=COASTING as i32).map(|j| r.powi(j) as f32).collect() }
+    }
+
+    /// Steps of these paces that a row sat out.
+    pub fn missed(&self, paces: &[f32]) -> Missed {
+        let AdamConfig { beta1, beta2, epsilon } = self.config;
+        let left = |beta: f32| beta.powi(paces.len().min(1 << 20) as i32);
+        let reach = self.powers.iter().zip(paces).map(|(power, pace)| power * pace).sum();
+        Missed { reach, first: left(beta1), second: left(beta2), epsilon }
+    }
+}
+
+impl Missed {
+    /// Brings a row and its moments, side by side, up to date.
+    pub fn catch_up(self, row: &mut [f32], moments: &mut [f32]) {
+        let (m, v) = moments.split_at_mut(row.len());
+        for ((p, m), v) in row.iter_mut().zip(m).zip(v) {
+            *p -= self.reach * *m / (v.sqrt() + self.epsilon);
+            *m *= self.first;
+            *v *= self.second;
+        }
     }
 }
 

@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
-pub use adam::{Adam, AdamConfig, Rows, add_to};
+pub use adam::{Adam, AdamConfig, Coasting, Rows, add_to};
 pub use dense::{Dense, padded};
 pub use floats::Floats;
 pub use fused::{Pairs, Scratch};

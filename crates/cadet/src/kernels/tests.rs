@@ -308,3 +308,30 @@ fn adam_equals_its_equations() {
         }
     }
 }
+
+#[test]
+fn steps_that_were_missed_are_steps_without_a_gradient() {
+    let config = AdamConfig::default();
+    let coasting = Coasting::new(config);
+    // From the first steps, whose corrections are large, to late ones; gaps shorter and longer than a row coasts.
+    for (first, gap) in [(1, 1), (1, 30), (3, 500), (40, 7), (900, 135), (5_000, 137), (5_000, 3_000)] {
+        let (start, m, v) = ([0.5f32, -1.0, 0.0], [0.3f32, -1e-4, 0.0], [0.2f32, 1e-7, 0.0]);
+        let (mut p, mut row) = (start, start);
+        let (mut m_then, mut v_then) = (m, v);
+        let mut moments = [m, v].concat();
+        let mut paces = Vec::new();
+        for t in first..first + gap {
+            // The rate falls along the way.
+            let adam = Adam::at(config, 0.05 / (1.0 + t as f32 / 1_000.0), t);
+            adam.update(Kernel::Portable, &mut p, &[0.0; 3], &mut m_then, &mut v_then);
+            paces.push(adam.pace());
+        }
+        coasting.missed(&paces).catch_up(&mut row, &mut moments);
+        let near = |a: f32, b: f32| (a - b).abs() <= 1e-5 + 1e-3 * b.abs();
+        for i in 0..3 {
+            assert!(near(row[i] - start[i], p[i] - start[i]), "{first}, {gap}: {row:?} {p:?}");
+            assert!(near(moments[i], m_then[i]) && near(moments[3 + i], v_then[i]), "{first}, {gap}");
+        }
+        assert!((p[0] - start[0]).abs() > 1e-3 && row[2] == 0.0);
+    }
+}
