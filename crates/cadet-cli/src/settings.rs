@@ -119,7 +119,7 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "UPDATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     update: Option<String>,
-    /// What embeddings do whose item is not in a batch: rest, or coast on as with dense Adam [default: rest]
+    /// What items' embeddings do that a batch does not meet: rest, or coast as under dense Adam [default: rest]
     #[arg(long, value_name = "IDLE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     idle: Option<String>,

@@ -63,7 +63,7 @@ pub trait Estimator {
         meanwhile: &mut (dyn FnMut() + Send),
     ) -> f64;
 
-    /// What the rows of tasks do that a batch does not meet. A model without such rows need not listen.
+    /// What the rows of tasks do that a batch does not meet. Those of a model that does not listen rest.
     fn set_idle(&mut self, _idle: Idle) {}
 
     /// Brings up to date what steps left for later: comes after the last step, before anything else is asked.

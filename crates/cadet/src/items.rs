@@ -21,7 +21,7 @@ use crate::model::{Addition, ItemState, Model, Standing};
 use crate::sampler::Sampler;
 use crate::split::Part;
 use crate::tasks::TaskEmbeddings;
-use crate::trainer::{self, History, TrainConfig, Update, Validation, Watch};
+use crate::trainer::{self, History, Idle, TrainConfig, Update, Validation, Watch};
 use crate::{Error, Result};
 
 /// Exposures that come after training.
@@ -246,6 +246,8 @@ pub fn fine_tune(
         learning_rate: FINE_RATE,
         task_rate: 1.0,
         update: Update::Tasks,
+        // The step is made for rows that move only when they are met.
+        idle: Idle::Rest,
         ..settings.training()
     };
     let sampler = Sampler::new(&train, tasks.clone(), settings.base)?;

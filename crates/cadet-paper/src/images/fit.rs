@@ -432,6 +432,7 @@ fn density_training(row: &Row, effort: Effort) -> TrainConfig {
         learning_rate: 1e-3,
         schedule: Schedule::Cosine,
         drops: vec![],
+        idle: Idle::Rest,
         select: Select::Loss,
         seed: row.seed,
         ..TrainConfig::paper()

@@ -14,7 +14,7 @@ use cadet::sampler::Sampler;
 use cadet::settings::{Init as CoreInit, Settings};
 use cadet::split::Part;
 use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::{History, Schedule, Select, TrainConfig, Unwatched, Validation, train};
+use cadet::trainer::{History, Idle, Schedule, Select, TrainConfig, Unwatched, Validation, train};
 use cadet::{Error, Instances, TaskId};
 use cadet_deep::{GaussianConfig, MafConfig};
 
@@ -262,8 +262,13 @@ pub(crate) fn density(
     let settings = settings(Method::Ratio, Init::Random, split.number, effort);
     let rows = start(split, x, Init::Random, Knowledge::default(), &settings)?;
     let epochs = if method == Method::Maf { effort.maf_epochs } else { effort.gaussian_epochs };
-    let config =
-        TrainConfig { epochs, schedule: Schedule::Cosine, select: Select::Auc, ..settings.training() };
+    let config = TrainConfig {
+        epochs,
+        schedule: Schedule::Cosine,
+        select: Select::Auc,
+        idle: Idle::Rest,
+        ..settings.training()
+    };
     match method {
         Method::Maf => {
             let hidden = effort.maf_hidden;

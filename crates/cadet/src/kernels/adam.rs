@@ -42,11 +42,6 @@ impl Adam {
         Self { config, rate, scale }
     }
 
-    /// How far a row without a gradient goes for each unit of `m/√v`.
-    pub fn pace(self) -> f32 {
-        self.rate / self.scale
-    }
-
     /// Moves `parameters` against `gradient`, a row of the same length, and keeps both moments.
     pub fn update(
         self,
@@ -74,56 +69,92 @@ impl Adam {
     }
 }
 
-/// Steps that a row sat out, one after the other: what Adam would have done to it with a gradient of 0.
+/// The steps since all rows of a table were up to date: what they would have done to a row that had no gradient in them.
 ///
-/// Its moments fade and it coasts on the first of them: step `j` moves it by `paceⱼ · rʲ · m/√v`, where `pace` is the
-/// step's rate over the scale of its root and `r = β₁/√β₂`. So any number of steps is one move, exact but for ε and
-/// for what `r` has made vanish.
-#[derive(Debug, Clone, Copy)]
-pub struct Missed {
-    /// How far the row goes along `m/√v`.
-    reach: f32,
-    /// What is left of `m`.
-    first: f32,
-    /// What is left of `v`.
-    second: f32,
-    epsilon: f32,
-}
-
-/// How long a row coasts: `r` to this power is below 1e-6.
-const COASTING: usize = 136;
-
-/// The powers of `r` that reckon with [`Missed`] steps.
+/// Its moments fade and it coasts on the first of them. Of the steps that it missed the `j`-th moves it by
+/// `paceⱼ · rʲ · m/√v`, where `pace` is that step's rate over the scale of its root, and `r = β₁/√β₂`. So any number of
+/// them is one move. Two things are not exact: powers of `r` below 1e-6 are left out, and ε is weighed as in the first
+/// of the steps.
 #[derive(Debug, Clone)]
 pub struct Coasting {
     config: AdamConfig,
     powers: Vec<f32>,
+    /// How far a row goes along `m/√v` that had its last step before each of the steps.
+    reaches: Vec<f32>,
+    /// ε in each of the steps, beside `√v`.
+    epsilons: Vec<f32>,
+}
+
+/// What a row has to catch up with.
+#[derive(Debug, Clone, Copy)]
+pub struct Late {
+    reach: f32,
+    epsilon: f32,
+    /// What is left of both moments.
+    left: [f32; 2],
 }
 
 impl Coasting {
-    /// For these constants.
+    /// No steps yet.
     pub fn new(config: AdamConfig) -> Self {
         let r = f64::from(config.beta1) / f64::from(config.beta2).sqrt();
-        Self { config, powers: (1..=COASTING as i32).map(|j| r.powi(j) as f32).collect() }
+        let powers = std::iter::successors(Some(r), |power| Some(power * r)).take_while(|p| *p > 1e-6);
+        Self { config, powers: powers.map(|p| p as f32).collect(), reaches: Vec::new(), epsilons: Vec::new() }
     }
 
-    /// Steps of these paces that a row sat out.
-    pub fn missed(&self, paces: &[f32]) -> Missed {
-        let AdamConfig { beta1, beta2, epsilon } = self.config;
-        let left = |beta: f32| beta.powi(paces.len().min(1 << 20) as i32);
-        let reach = self.powers.iter().zip(paces).map(|(power, pace)| power * pace).sum();
-        Missed { reach, first: left(beta1), second: left(beta2), epsilon }
+    /// How many steps there were.
+    pub fn steps(&self) -> usize {
+        self.reaches.len()
+    }
+
+    /// One more step.
+    pub fn push(&mut self, adam: Adam) {
+        self.reaches.push(0.0);
+        self.epsilons.push(adam.config.epsilon / adam.scale);
+        let pace = adam.rate / adam.scale;
+        for (reach, power) in self.reaches.iter_mut().rev().zip(&self.powers) {
+            *reach += power * pace;
+        }
+    }
+
+    /// What a row has to catch up with that has `done` steps behind it; nothing where these are all.
+    pub fn late(&self, done: usize) -> Option<Late> {
+        let (reach, epsilon) = (*self.reaches.get(done)?, self.epsilons[done]);
+        let missed = (self.steps() - done) as i32;
+        let left = [self.config.beta1, self.config.beta2].map(|beta| beta.powi(missed));
+        Some(Late { reach, epsilon, left })
+    }
+
+    /// All rows are up to date.
+    pub fn clear(&mut self) {
+        self.reaches.clear();
+        self.epsilons.clear();
     }
 }
 
-impl Missed {
-    /// Brings a row and its moments, side by side, up to date.
-    pub fn catch_up(self, row: &mut [f32], moments: &mut [f32]) {
-        let (m, v) = moments.split_at_mut(row.len());
-        for ((p, m), v) in row.iter_mut().zip(m).zip(v) {
-            *p -= self.reach * *m / (v.sqrt() + self.epsilon);
-            *m *= self.first;
-            *v *= self.second;
+/// Brings rows of `table` up to date; `moments` keeps both moments of a row side by side.
+pub fn catch_up(kernel: Kernel, table: &mut [f32], moments: &mut [f32], stride: usize, rows: &[(u32, Late)]) {
+    dispatch!(
+        kernel,
+        fn(table: &mut [f32], moments: &mut [f32], stride: usize, rows: &[(u32, Late)]),
+        catch_up_rows
+    );
+}
+
+#[inline(always)]
+fn catch_up_rows<V: Simd, const R: usize>(
+    table: &mut [f32],
+    moments: &mut [f32],
+    stride: usize,
+    rows: &[(u32, Late)],
+) {
+    for (row, Late { reach, epsilon, left: [of_m, of_v] }) in rows {
+        let at = *row as usize * stride;
+        let (m, v) = moments[2 * at..2 * (at + stride)].split_at_mut(stride);
+        for ((p, m), v) in table[at..at + stride].iter_mut().zip(m).zip(v) {
+            *p -= reach * *m / (v.sqrt() + epsilon);
+            *m *= of_m;
+            *v *= of_v;
         }
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
-pub use adam::{Adam, AdamConfig, Coasting, Rows, add_to};
+pub use adam::{Adam, AdamConfig, Coasting, Late, Rows, add_to, catch_up};
 pub use dense::{Dense, padded};
 pub use floats::Floats;
 pub use fused::{Pairs, Scratch};
