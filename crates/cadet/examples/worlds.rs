@@ -11,7 +11,7 @@ use cadet::metrics::{Agreement, Summary, agreement};
 use cadet::pipeline::fit;
 use cadet::settings::{Init, Settings};
 use cadet::synth::WorldConfig;
-use cadet::trainer::{Unwatched, Update};
+use cadet::trainer::{Idle, Unwatched, Update};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
 
@@ -26,7 +26,9 @@ fn variants() -> Vec<(&'static str, Settings)> {
         ("learned, random seed tasks, M0 = 16", of(SeedChoice::Random, 16)),
         ("learned, embeddings frozen", Settings { task_rate: Some(0.0), ..base.clone() }),
         ("learned, full task rate", Settings { task_rate: Some(1.0), ..base.clone() }),
+        ("learned, coasting", Settings { idle: Idle::Coast, ..base.clone() }),
         ("random, scale 0.1", random.clone()),
+        ("random, scale 0.1, coasting", Settings { idle: Idle::Coast, ..random.clone() }),
         ("random, scale 1", Settings { init_scale: Some(1.0), ..random.clone() }),
         ("random, alternate updates", Settings { update: Update::Alternate, ..random.clone() }),
         ("learned, hidden 32, 32, 16", Settings { hidden: vec![32, 32, 16], ..base.clone() }),
