@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut summary = String::from(
         "# Does the false-discovery rate hold?\n\n\
          Made by `cargo run --release -p cadet-cli --example fdr -- experiments/results/fdr` (seeds 1 to 200; the figures\n\
-         do not depend on the machine). Plot: [rates.svg](rates.svg), every repetition: [raw.csv](raw.csv).\n\n\
+         do not depend on the machine's speed). Plot: [rates.svg](rates.svg), every repetition: [raw.csv](raw.csv).\n\n\
          One repetition is a generated world (1,600 users, 30,000 exposures, 16 or 96 items), a model trained on half of its\n\
          users, and one item. Tested are users that were held out for testing: **members** of the item's audience, who\n\
          were exposed to it in the log, and **fresh** users, who were not and who by the world's truth are less than half\n\

@@ -5,7 +5,7 @@ use cadet::evaluate::{Scores, Ties};
 use cadet::init::learned::SeedChoice;
 use cadet::sampler::Base;
 use cadet::settings::Settings;
-use cadet::trainer::Update;
+use cadet::trainer::{Idle, Update};
 use serde::{Deserialize, Serialize};
 
 use super::features::Reading;
@@ -43,6 +43,7 @@ fn variants(init: Init, of: &Settings) -> Vec<(&'static str, Settings)> {
         ),
         ("alternate updates", Settings { update: Update::Alternate, ..of() }),
         ("base: uniform over users", Settings { base: Base::Uniform, ..of() }),
+        ("embeddings that a batch does not meet rest", Settings { idle: Idle::Rest, ..of() }),
     ];
     match init {
         Init::Random => list.extend([
