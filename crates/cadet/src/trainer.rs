@@ -24,11 +24,10 @@ pub enum Update {
 }
 
 /// What Adam does to the rows of tasks that a batch does not meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idle {
     /// Nothing: they and their moments rest.
-    #[default]
     Rest,
     /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the Adam of
     /// other libraries unless it is told that gradients are sparse; tasks with few exposures move further.

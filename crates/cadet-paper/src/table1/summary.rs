@@ -380,7 +380,7 @@ fn profile(entries: &[Entry], rows: &[&Outcome]) -> Result<String> {
     }
     let mut text = format!(
         "\n## Where the time goes\n\n{:.0} minutes of processor time in all (measured per thread, whatever else the machine did), {:.0}\n\
-         minutes by the clock, {memory} MiB of memory at most.\n\n\
+         minutes by the clock (runs that were stopped before their end not counted), {memory} MiB of memory at most.\n\n\
          | part | seconds | times | seconds each |\n|---|---|---|---|\n",
         total / 60.0,
         wall / 60.0,
