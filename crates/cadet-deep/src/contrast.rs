@@ -74,6 +74,14 @@ pub struct Augment {
     pub flip: bool,
 }
 
+/// Where an image is cut out of its padded self, and whether it is mirrored.
+#[derive(Debug, Clone, Copy)]
+struct Move {
+    down: usize,
+    right: usize,
+    flip: bool,
+}
+
 /// The net and how it is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -270,17 +278,23 @@ impl Contrast {
         self.net.use_engine(self.engine);
     }
 
-    /// Writes an instance, varied as in training if `place` says which it is.
-    fn read(&self, row: &[f32], place: Option<u64>, out: &mut [f32]) {
+    /// How the instance at this place of a batch is varied in training.
+    fn varied(&self, place: u64) -> Option<Move> {
         let Augment { pad, flip } = self.config.augment;
-        let Some(place) = place.filter(|_| pad > 0 || flip) else {
+        (pad > 0 || flip).then(|| {
+            let mut rng = Rng::at(self.seed, Purpose::Augment, [self.steps, place]);
+            let (down, right) = (rng.below(2 * pad + 1), rng.below(2 * pad + 1));
+            Move { down, right, flip: flip && rng.below(2) == 1 }
+        })
+    }
+
+    /// Writes an instance, moved or as it is.
+    fn read(&self, row: &[f32], moved: Option<Move>, out: &mut [f32]) {
+        let Some(Move { down, right, flip }) = moved else {
             out.copy_from_slice(row);
             return;
         };
-        let mut rng = Rng::at(self.seed, Purpose::Augment, [self.steps, place]);
-        let (down, right) = (rng.below(2 * pad + 1), rng.below(2 * pad + 1));
-        let flip = flip && rng.below(2) == 1;
-        let Grid { height, width, channels } = self.net.input();
+        let (pad, Grid { height, width, channels }) = (self.config.augment.pad, self.net.input());
         for (y, out) in out.chunks_exact_mut(width * channels).enumerate() {
             let from = (y + down).checked_sub(pad).filter(|y| *y < height);
             let from = from.map(|y| &row[y * width * channels..][..width * channels]);
@@ -321,7 +335,9 @@ impl Contrast {
         let count = instances.len();
         let mut work = std::mem::replace(&mut self.work, Work::new(self.net.passes(), engine));
         let Work { passes, packed, responses, gradient, of_rows } = &mut work;
-        self.net.load(passes, count, |i, out| self.read(x.row(instances[i]), Some(i as u64), out));
+        self.net.load(passes, count, |i, out| {
+            self.read(x.row(instances[i]), self.varied(i as u64), out);
+        });
         let learns = rates.net > 0.0;
         self.net.forward(passes, if learns { fresh(self.steps + 1) } else { 0.0 });
 
@@ -361,21 +377,38 @@ impl Contrast {
 
     /// `u(x)` for some instances, a row for each.
     pub fn features_of(&self, x: &Instances, instances: &[u32]) -> Vec<f32> {
-        assert_eq!(x.width(), self.input(), "the model was made for instances of another size");
-        let mut out = vec![0.0; instances.len() * self.config.features];
-        let mut passes = self.net.passes();
-        let blocks = instances.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER * self.config.features));
-        for (instances, out) in blocks {
-            self.net.load(&mut passes, instances.len(), |i, to| self.read(x.row(instances[i]), None, to));
-            self.net.infer(&mut passes);
-            self.net.rows(&passes, out);
-        }
-        out
+        self.features_moved(x, instances, None)
     }
 
     /// `u(x)` for every instance, a row for each.
     pub fn features(&self, x: &Instances) -> Vec<f32> {
         self.features_of(x, &(0..x.len() as u32).collect::<Vec<_>>())
+    }
+
+    /// The mean of `u` over an image and its mirror image for some instances, a row for each; `u(x)` where training does not
+    /// mirror. Responses are linear in `u`, so those of the mean are the mean over both.
+    pub fn mirrored_features_of(&self, x: &Instances, instances: &[u32]) -> Vec<f32> {
+        let mut features = self.features_of(x, instances);
+        let Augment { pad, flip } = self.config.augment;
+        if flip {
+            let mirror = Move { down: pad, right: pad, flip };
+            let mirrored = self.features_moved(x, instances, Some(mirror));
+            features.iter_mut().zip(mirrored).for_each(|(u, m)| *u = 0.5 * (*u + m));
+        }
+        features
+    }
+
+    fn features_moved(&self, x: &Instances, instances: &[u32], moved: Option<Move>) -> Vec<f32> {
+        assert_eq!(x.width(), self.input(), "the model was made for instances of another size");
+        let mut out = vec![0.0; instances.len() * self.config.features];
+        let mut passes = self.net.passes();
+        let blocks = instances.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER * self.config.features));
+        for (instances, out) in blocks {
+            self.net.load(&mut passes, instances.len(), |i, to| self.read(x.row(instances[i]), moved, to));
+            self.net.infer(&mut passes);
+            self.net.rows(&passes, out);
+        }
+        out
     }
 
     /// Responses of every instance to some heads (`h` and `b` each): a row of responses for each row of `features`.

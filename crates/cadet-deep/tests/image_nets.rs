@@ -405,6 +405,31 @@ fn a_row_scores_the_same_alone_and_among_others() {
 }
 
 #[test]
+fn mirrored_features_are_the_mean_over_both_sides() {
+    let (x, _, tasks) = data();
+    let mirrored: Vec<f32> = x
+        .values()
+        .chunks_exact(SIDE * CHANNELS)
+        .flat_map(|line| line.chunks_exact(CHANNELS).rev().flatten())
+        .copied()
+        .collect();
+    let turned = Instances::new(x.width(), mirrored).unwrap();
+    let instances: Vec<u32> = (0..x.len() as u32).collect();
+    for (flip, same_as_plain) in [(true, false), (false, true)] {
+        let augment = Augment { pad: 2, flip };
+        let config = DeepConfig { augment, ..config(Negatives::Batch, Precision::F32) };
+        let ratio = config.ratio(&tasks, 4).unwrap();
+        let model = ratio.model();
+        let (plain, other) = (model.features(&x), model.features(&turned));
+        assert!(plain.iter().zip(&other).any(|(a, b)| (a - b).abs() > 1e-3));
+        let both = model.mirrored_features_of(&x, &instances);
+        assert_eq!(both == plain, same_as_plain);
+        let expected = plain.iter().zip(&other).map(|(a, b)| if flip { 0.5 * (a + b) } else { *a });
+        both.iter().zip(expected).for_each(|(found, e)| assert!((found - e).abs() < 1e-6, "{found} {e}"));
+    }
+}
+
+#[test]
 fn sizes_that_do_not_fit_are_refused() {
     let (_, _, tasks) = data();
     let small = DeepConfig {

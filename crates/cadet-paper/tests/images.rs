@@ -85,9 +85,9 @@ fn pixels_generalisation_and_mnist_run() {
         ["learned10", "relearned10"].map(|i| format!("cifar10,ratio,conditional,{i},raw,2,2,1"))
     );
     let folder = tempfile::tempdir().unwrap();
-    let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn"];
+    let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn", "--mirror"];
     let printed = smoke("table3", &drawn, folder.path());
-    assert!(printed.contains("(Algorithm 1)"), "{printed}");
+    assert!(printed.contains("(Algorithm 1)") && printed.contains("its mirror image"), "{printed}");
     assert_eq!(rows(folder.path())[0].0, "cifar10,ratio,conditional,label,raw,2,2,1");
     let folder = tempfile::tempdir().unwrap();
     let asked = ["--k", "2", "--input", "features", "--init", "learned64,relearned64"];

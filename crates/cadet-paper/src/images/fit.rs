@@ -123,6 +123,8 @@ pub(crate) struct Work<'a> {
     pub about: String,
     pub effort: Effort,
     pub against: Against,
+    /// Whether the conditional ratio looks at an image and its mirror image.
+    pub mirror: bool,
     pub bar: &'a Bar,
 }
 
@@ -361,16 +363,21 @@ fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -
     let config = training(study, row, work.effort);
     let name = name(study, row, &format!("{}{}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
-    Ok(Fitted { epochs: epochs(&history), score: scorer(study, ratio, start, split.tasks.clone()) })
+    Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, start, work.mirror) })
 }
 
 /// Scores of images for the tasks that were trained, or for others by their audiences alone.
-fn scorer(study: &Study, ratio: DeepRatio, start: Start, trained: ActiveTasks) -> Score {
-    let features = ratio.model().features(&study.x);
-    let width = ratio.model().width();
+fn scorer(study: &Study, split: &Split, ratio: DeepRatio, start: Start, mirror: bool) -> Score {
+    let (known, width, trained) = (measured(study, split), ratio.model().width(), split.tasks.clone());
+    let features = match mirror {
+        true => ratio.model().mirrored_features_of(&study.x, &known),
+        false => ratio.model().features_of(&study.x, &known),
+    };
     Box::new(move |images, split| {
-        let rows: Vec<f32> =
-            images.iter().flat_map(|i| &features[*i as usize * width..][..width]).copied().collect();
+        let mut rows = Vec::with_capacity(images.len() * width);
+        for place in places(&known, images)? {
+            rows.extend_from_slice(&features[place * width..][..width]);
+        }
         let tasks = match &start.learned {
             _ if trained == split.tasks => ratio.embeddings()?,
             Some((trunk, width, projection)) => {
@@ -386,16 +393,21 @@ fn scorer(study: &Study, ratio: DeepRatio, start: Start, trained: ActiveTasks) -
     })
 }
 
-/// A matrix worked out beforehand for test and validation images.
+/// The images that are measured on, ascending: validation and test images.
 fn measured(study: &Study, split: &Split) -> Vec<u32> {
     [&split.validates[..], &study.test()].concat()
 }
 
+/// Where images stand among those that were worked out beforehand.
+fn places(known: &[u32], wanted: &[u32]) -> Result<Vec<usize>> {
+    let places: Option<Vec<usize>> = wanted.iter().map(|image| known.binary_search(image).ok()).collect();
+    places.ok_or_else(|| anyhow::anyhow!("an image was not scored"))
+}
+
+/// A matrix worked out beforehand for these images.
 fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Score {
     Box::new(move |wanted, _| {
-        let places: Option<Vec<usize>> =
-            wanted.iter().map(|image| images.binary_search(image).ok()).collect();
-        let Some(places) = places else { anyhow::bail!("an image was not scored") };
+        let places = places(&images, wanted)?;
         let rows = matrix.chunks_exact(images.len().max(1));
         Ok(rows.flat_map(|row| places.iter().map(|place| row[*place])).collect())
     })

@@ -60,6 +60,10 @@ pub(crate) struct Args {
     /// Whom a positive of the conditional ratio is compared with.
     #[arg(long, value_enum, default_value = "batch")]
     negatives: Against,
+    /// Scores CIFAR10's images by the mean over each and its mirror image, where the conditional ratio sees pixels; the
+    /// paper does not.
+    #[arg(long)]
+    mirror: bool,
     /// Epochs over pixels; the paper has 300.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
@@ -302,7 +306,7 @@ impl Args {
     fn work<'a>(&self, folders: &Folders, about: String, bar: &'a Bar) -> Result<Work<'a>> {
         let folder = folders.work.clone();
         std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-        Ok(Work { folder, about, effort: self.effort(), against: self.negatives, bar })
+        Ok(Work { folder, about, effort: self.effort(), against: self.negatives, mirror: self.mirror, bar })
     }
 
     /// What figures depend on, besides the row.
@@ -324,7 +328,8 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let data = Data::read(&folders, table == Table::Mnist, rows.iter().any(|r| r.input == Input::Raw))?;
     let about = args.about(&data)?;
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
-    let noted = format!("{about}{}", args.negatives.suffix());
+    let mirror = if args.mirror { "-mirror" } else { "" };
+    let noted = format!("{about}{}{mirror}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;
@@ -340,7 +345,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     // What was measured before with the same settings stays in the results, asked for this time or not.
     let outcomes = journal.into_entries();
     write_file(&folders.out.join("raw.csv"), &summary::raw(&outcomes))?;
-    let text = summary::text(table, &outcomes, args.effort(), args.negatives);
+    let text = summary::text(table, &outcomes, args);
     write_file(&folders.out.join("summary.md"), &text)?;
     write_file(&folders.out.join("auc.svg"), &summary::plot(table, &outcomes).svg())?;
     crate::output::print(&text)

@@ -7,7 +7,7 @@ use cadet_plot::{Axis, Bar, BarSeries, Bars, WIDE};
 
 use super::fit::Effort;
 use super::row::Outcome;
-use super::{Against, Table};
+use super::{Against, Args, Table};
 use crate::output::{command, machine, today};
 
 /// The paper's figures: dataset, method, mode, start, input, k, k tested with, AUC × 100.
@@ -191,8 +191,14 @@ fn schedules(outcomes: &[Outcome], effort: Effort) -> String {
     text
 }
 
+/// What a score is with `--mirror`.
+const MIRROR: &str =
+    " Over pixels a score is the mean over an image\nand its mirror image, which the paper does not do.";
+
 /// For people.
-pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: Against) -> String {
+pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
+    let (effort, against) = (args.effort(), args.negatives);
+    let mirror = if args.mirror { MIRROR } else { "" };
     let (title, about) = match table {
         Table::Table2 => (
             "Table 2: CIFAR10",
@@ -215,7 +221,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], effort: Effort, against: 
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
          learned again take ten times the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
          cosine, batch 256, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
-         kept, over features the best by the exposures of validation images.\n{}\n",
+         kept, over features the best by the exposures of validation images.{mirror}\n{}\n",
         today(),
         command(),
         machine(),
