@@ -10,7 +10,7 @@ use cadet::init::learned::{Learned, choose_seeds};
 use cadet::init::random::Random;
 use cadet::init::vectors::Vectors;
 use cadet::ratio::Ratio;
-use cadet::sampler::Sampler;
+use cadet::sampler::{Base, Sampler};
 use cadet::settings::{Init as CoreInit, Settings};
 use cadet::split::Part;
 use cadet::tasks::TaskEmbeddings;
@@ -30,6 +30,10 @@ pub(crate) enum Method {
     NoDropout,
     /// The paper's net with one step size for the net and for embeddings that start at random.
     OneRate,
+    /// The paper's net with negatives uniform over users.
+    Uniform,
+    /// The mean of several ratios without dropout, each from a start of its own.
+    Ensemble,
     /// The ratio with cadet's own settings on features factorised from the exposures; needs nothing but ids.
     Factors,
     /// A conditional Gaussian.
@@ -62,10 +66,12 @@ pub(crate) enum Init {
 }
 
 impl Method {
-    pub const ALL: [Method; 10] = [
+    pub const ALL: [Method; 12] = [
         Method::Ratio,
         Method::NoDropout,
         Method::OneRate,
+        Method::Uniform,
+        Method::Ensemble,
         Method::Factors,
         Method::Gaussian,
         Method::Maf,
@@ -80,6 +86,8 @@ impl Method {
             Method::Ratio => "ratio",
             Method::NoDropout => "no-dropout",
             Method::OneRate => "one-rate",
+            Method::Uniform => "uniform",
+            Method::Ensemble => "ensemble",
             Method::Factors => "factors",
             Method::Gaussian => "gaussian",
             Method::Maf => "maf",
@@ -100,11 +108,21 @@ impl Method {
             Some(Init::Pseudo),
         ];
         match self {
-            Method::Ratio | Method::NoDropout => &EVERY,
+            Method::Ratio | Method::NoDropout | Method::Uniform | Method::Ensemble => &EVERY,
             Method::Factors => &EVERY[..2],
             Method::OneRate | Method::Gaussian | Method::Maf => &EVERY[..1],
             _ => &[None],
         }
+    }
+
+    /// Whether it is fitted without being asked for: other ways to train a ratio would take hours more.
+    pub fn is_usual(self) -> bool {
+        !matches!(self, Method::Uniform | Method::Ensemble)
+    }
+
+    /// How many nets are fitted, each with a seed of its own, and averaged.
+    pub fn members(self) -> u64 {
+        if self == Method::Ensemble { 4 } else { 1 }
     }
 }
 
@@ -160,7 +178,8 @@ pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) ->
         _ => paper,
     };
     match method {
-        Method::NoDropout => Settings { dropout: vec![0.0], patience: 8, ..paper },
+        Method::NoDropout | Method::Ensemble => Settings { dropout: vec![0.0], patience: 8, ..paper },
+        Method::Uniform => Settings { base: Base::Uniform, ..paper },
         Method::OneRate => Settings { task_rate: Some(1.0), ..paper },
         Method::Factors => {
             let epochs = effort.epochs;

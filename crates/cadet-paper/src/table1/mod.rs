@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use cadet::Instances;
 use cadet::evaluate::{Scores, Ties};
 use cadet::features::ktup::KtupConfig;
 use cadet::features::{Factors, Standard};
@@ -26,6 +25,7 @@ use cadet::init::Initialiser;
 use cadet::init::vectors::Vectors;
 use cadet::settings::Settings;
 use cadet::split::Part;
+use cadet::{Instances, TaskId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// What is in a user's features: ids, fields or both.
     #[arg(long, value_delimiter = ',', default_value = "fields,ids")]
     features: Vec<Reading>,
-    /// Which methods.
+    /// Which methods [default: all but uniform and ensemble].
     #[arg(long, value_delimiter = ',')]
     methods: Vec<Method>,
     /// Which ways to start the task embeddings.
@@ -204,7 +204,10 @@ impl Plan {
             let why = "graph embeddings need a knowledge graph: give its folder with --kg";
             return Err(cadet::Error::config("--init", why).into());
         }
-        let methods = if args.methods.is_empty() { &Method::ALL[..] } else { &args.methods[..] };
+        let asked = |method: &Method| match args.methods.is_empty() {
+            true => method.is_usual(),
+            false => args.methods.contains(method),
+        };
         let wanted = |init: &Option<Init>| match init {
             Some(Init::Graph) if !graph => false,
             Some(init) => args.init.is_empty() || args.init.contains(init),
@@ -212,7 +215,7 @@ impl Plan {
         };
         let mut rows = Vec::new();
         for reading in Reading::ALL.iter().filter(|r| args.features.contains(r)) {
-            for method in Method::ALL.iter().filter(|m| methods.contains(m)) {
+            for method in Method::ALL.iter().filter(|m| asked(m)) {
                 // Factorised features are made of ids alone.
                 if *method != Method::Factors || *reading == Reading::Ids {
                     rows.extend(method.inits().iter().filter(|i| wanted(i)).map(|i| (*method, *i, *reading)));
@@ -223,7 +226,8 @@ impl Plan {
             let why = "no row is left: `factors` needs the ids reading, and separate models have no --init";
             return Err(cadet::Error::config("--methods", why).into());
         }
-        let mut jobs = vec![Job::Checks];
+        // Whoever chooses settings knows that the parts work.
+        let mut jobs = if args.on == On::Test { vec![Job::Checks] } else { vec![] };
         jobs.extend((1..=args.splits).map(Job::Split));
         if rows.iter().any(|(method, _, reading)| (*method, *reading) == (Method::Ratio, Reading::Fields)) {
             jobs.extend((1..=args.ablation_splits.min(args.splits)).map(Job::Ablations));
@@ -307,6 +311,9 @@ fn key(row: &(Method, Option<Init>, Reading)) -> (&'static str, &'static str, &'
 /// What a density is called once the population is divided out.
 const OVER_P: &str = "-over-p";
 
+/// How far apart the seeds of an ensemble's members are.
+const MEMBER: u64 = 1_000_000;
+
 fn run_split(run: &Run<'_>, number: u64, rows: &[(Method, Option<Init>, Reading)]) -> Result<()> {
     let mut todo = Vec::new();
     for row in rows {
@@ -377,7 +384,15 @@ fn run_row(
     let labels: Vec<&LabelColumn> = run.study.labels.iter().collect();
     let begin = cpu_seconds();
     let mut matrix = match (method, init) {
-        (Method::Ratio | Method::NoDropout | Method::OneRate | Method::Factors, Some(init)) => {
+        (
+            Method::Ratio
+            | Method::NoDropout
+            | Method::OneRate
+            | Method::Uniform
+            | Method::Ensemble
+            | Method::Factors,
+            Some(init),
+        ) => {
             run_ratio(run, split, x, graph, method, init, &mut outcome)?;
             return Ok(vec![outcome]);
         }
@@ -414,7 +429,6 @@ fn run_ratio(
     init: Init,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let settings = fit::settings(method, init, split.number, run.effort);
     let labels = &run.study.labels;
     // A histogram is one label's: each label has a model of its own.
     let models: Vec<(Option<&LabelColumn>, Vec<&LabelColumn>)> = match init {
@@ -423,14 +437,28 @@ fn run_ratio(
     };
     for (label, labels) in models {
         let begin = cpu_seconds();
-        let start = fit::start(split, x, init, Knowledge { graph, label }, &settings)?;
-        let (ratio, history) = fit::ratio(split, x, &start, &settings)?;
+        let mut ratios = Vec::new();
+        for member in 0..method.members() {
+            // The first member has the seed of the split, so that one alone is the row without the others.
+            let settings = fit::settings(method, init, split.number + MEMBER * member, run.effort);
+            let start = fit::start(split, x, init, Knowledge { graph, label }, &settings)?;
+            let (ratio, history) = fit::ratio(split, x, &start, &settings)?;
+            outcome.epochs = [history.best, history.epochs.len()];
+            ratios.push(ratio);
+        }
         outcome.seconds[0] += cpu_seconds() - begin;
-        outcome.epochs = [history.best, history.epochs.len()];
         let name = label.map_or("none", |l| l.name);
-        measure(run.study, split, &labels, name, &ratio.scores(x)?, outcome)?;
+        let scores = ratios.iter().map(|ratio| ratio.scores(x)).collect::<cadet::Result<Vec<_>>>()?;
+        let mean = |task: TaskId, users: &[u32]| {
+            let mut sums = vec![0.0; users.len()];
+            for scores in &scores {
+                sums.iter_mut().zip(scores(task, users)).for_each(|(sum, score)| *sum += score);
+            }
+            sums.iter().map(|sum| sum / scores.len() as f32).collect()
+        };
+        measure(run.study, split, &labels, name, &mean, outcome)?;
         if init == Init::Learned && split.number == 1 {
-            outcome.map = map(split, ratio.embeddings()?)?;
+            outcome.map = map(split, ratios[0].embeddings()?)?;
         }
     }
     Ok(())

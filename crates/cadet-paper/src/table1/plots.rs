@@ -7,7 +7,7 @@ use cadet::metrics::Summary;
 use cadet_plot::{Axis, Bar, BarSeries, Bars, Lines, PointGroup, Scatter, Series, WIDE};
 
 use super::study::Study;
-use super::summary::{PAPER, Table};
+use super::summary::{Table, published};
 use super::{Entry, Outcome};
 use crate::output::write_file;
 
@@ -46,11 +46,8 @@ fn bars(table: &Table<'_>, features: &str, rule: &str) -> Bars {
             let cell = table.cell((method, init, features), Some(label), rule, 10);
             let summary = Summary::of(cell.into_values());
             let bar = Bar::new(summary.map_or(f64::NAN, |s| s.mean)).error(summary.map_or(0.0, |s| s.sd));
-            let paper = PAPER.iter().find(|(m, i, ..)| (m, i) == (method, init));
-            match paper.filter(|_| features == "fields" && rule == "count") {
-                Some((_, _, age, occupation)) => {
-                    bar.reference(if label == "age" { *age } else { *occupation })
-                }
+            match published(method, init).filter(|_| features == "fields" && rule == "count") {
+                Some((age, occupation)) => bar.reference(if label == "age" { age } else { occupation }),
                 None => bar,
             }
         });
