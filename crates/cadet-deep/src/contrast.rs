@@ -387,7 +387,7 @@ impl Contrast {
 
     /// The mean of `u` over an image and its mirror image for some instances, a row for each; `u(x)` where training does not
     /// mirror. Responses are linear in `u`, so those of the mean are the mean over both.
-    pub fn mirrored_features_of(&self, x: &Instances, instances: &[u32]) -> Vec<f32> {
+    pub fn two_sided_features_of(&self, x: &Instances, instances: &[u32]) -> Vec<f32> {
         let mut features = self.features_of(x, instances);
         let Augment { pad, flip } = self.config.augment;
         if flip {

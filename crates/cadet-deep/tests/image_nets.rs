@@ -405,7 +405,7 @@ fn a_row_scores_the_same_alone_and_among_others() {
 }
 
 #[test]
-fn mirrored_features_are_the_mean_over_both_sides() {
+fn two_sided_features_are_the_mean_over_an_image_and_its_mirror_image() {
     let (x, _, tasks) = data();
     let mirrored: Vec<f32> = x
         .values()
@@ -415,15 +415,15 @@ fn mirrored_features_are_the_mean_over_both_sides() {
         .collect();
     let turned = Instances::new(x.width(), mirrored).unwrap();
     let instances: Vec<u32> = (0..x.len() as u32).collect();
-    for (flip, same_as_plain) in [(true, false), (false, true)] {
+    for flip in [true, false] {
         let augment = Augment { pad: 2, flip };
         let config = DeepConfig { augment, ..config(Negatives::Batch, Precision::F32) };
         let ratio = config.ratio(&tasks, 4).unwrap();
         let model = ratio.model();
         let (plain, other) = (model.features(&x), model.features(&turned));
         assert!(plain.iter().zip(&other).any(|(a, b)| (a - b).abs() > 1e-3));
-        let both = model.mirrored_features_of(&x, &instances);
-        assert_eq!(both == plain, same_as_plain);
+        let both = model.two_sided_features_of(&x, &instances);
+        assert_eq!(both == plain, !flip);
         let expected = plain.iter().zip(&other).map(|(a, b)| if flip { 0.5 * (a + b) } else { *a });
         both.iter().zip(expected).for_each(|(found, e)| assert!((found - e).abs() < 1e-6, "{found} {e}"));
     }

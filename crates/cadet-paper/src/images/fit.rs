@@ -123,7 +123,7 @@ pub(crate) struct Work<'a> {
     pub about: String,
     pub effort: Effort,
     pub against: Against,
-    /// Whether the conditional ratio looks at an image and its mirror image.
+    /// Whether a ratio over pixels scores an image by itself and its mirror image.
     pub mirror: bool,
     pub bar: &'a Bar,
 }
@@ -369,10 +369,7 @@ fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -
 /// Scores of images for the tasks that were trained, or for others by their audiences alone.
 fn scorer(study: &Study, split: &Split, ratio: DeepRatio, start: Start, mirror: bool) -> Score {
     let (known, width, trained) = (measured(study, split), ratio.model().width(), split.tasks.clone());
-    let features = match mirror {
-        true => ratio.model().mirrored_features_of(&study.x, &known),
-        false => ratio.model().features_of(&study.x, &known),
-    };
+    let features = features(ratio.model(), study, &known, mirror);
     Box::new(move |images, split| {
         let mut rows = Vec::with_capacity(images.len() * width);
         for place in places(&known, images)? {
@@ -396,6 +393,14 @@ fn scorer(study: &Study, split: &Split, ratio: DeepRatio, start: Start, mirror: 
 /// The images that are measured on, ascending: validation and test images.
 fn measured(study: &Study, split: &Split) -> Vec<u32> {
     [&split.validates[..], &study.test()].concat()
+}
+
+/// What a ratio's trunk makes of some images.
+fn features(model: &Contrast, study: &Study, images: &[u32], mirror: bool) -> Vec<f32> {
+    match mirror {
+        true => model.two_sided_features_of(&study.x, images),
+        false => model.features_of(&study.x, images),
+    }
 }
 
 /// Where images stand among those that were worked out beforehand.
@@ -423,7 +428,7 @@ fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
         let mut model = net.heads(1, row.seed)?;
         let name = name(study, row, &format!("separate{}", task.0));
         work.fit(&name, model.model_mut(), split.both(), vec![task], &study.x, &config)?;
-        Ok(model.responses(&model.model().features_of(&study.x, &images)))
+        Ok(model.responses(&features(model.model(), study, &images, work.mirror)))
     });
     let scores: Vec<Vec<f32>> = scores.collect::<Result<_>>()?;
     Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })

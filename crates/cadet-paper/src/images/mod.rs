@@ -60,8 +60,8 @@ pub(crate) struct Args {
     /// Whom a positive of the conditional ratio is compared with.
     #[arg(long, value_enum, default_value = "batch")]
     negatives: Against,
-    /// Scores CIFAR10's images by the mean over each and its mirror image, where the conditional ratio sees pixels; the
-    /// paper does not.
+    /// Scores an image by the mean over itself and its mirror image, where a ratio sees CIFAR10's pixels; the paper says
+    /// nothing of the kind.
     #[arg(long)]
     mirror: bool,
     /// Epochs over pixels; the paper has 300.
@@ -324,6 +324,13 @@ impl Args {
 /// Fits and measures the rows of a table.
 pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let rows = table.rows(args)?;
+    let mirrored =
+        |row: &Row| (row.method, row.input) == (Method::Ratio, Input::Raw) && table != Table::Mnist;
+    if args.mirror && !rows.iter().any(mirrored) {
+        return Err(
+            Error::config("--mirror", "is for ratios over CIFAR10's pixels: there is none here").into()
+        );
+    }
     let folders = Folders::of(args, table.name())?;
     let data = Data::read(&folders, table == Table::Mnist, rows.iter().any(|r| r.input == Input::Raw))?;
     let about = args.about(&data)?;

@@ -21,6 +21,9 @@ const SEED_TASKS: [usize; 3] = [252, 64, 10];
 
 /// Trains the models, compares, and draws.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.mirror {
+        return Err(cadet::Error::config("--mirror", "is for scores: this figure has none").into());
+    }
     let folders = Folders::of(args, "similarity")?;
     let inputs: Vec<Input> = match (args.input.is_empty(), &folders.features) {
         (false, _) => args.input.clone(),

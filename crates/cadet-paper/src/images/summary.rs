@@ -192,8 +192,7 @@ fn schedules(outcomes: &[Outcome], effort: Effort) -> String {
 }
 
 /// What a score is with `--mirror`.
-const MIRROR: &str =
-    " Over pixels a score is the mean over an image\nand its mirror image, which the paper does not do.";
+const MIRROR: &str = " A ratio over pixels scores an image\nby the mean over itself and its mirror image, of which the paper says nothing.";
 
 /// For people.
 pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {

@@ -32,7 +32,7 @@ pub(crate) enum Method {
     OneRate,
     /// The paper's net with negatives uniform over users.
     Uniform,
-    /// The mean of several ratios without dropout, each from a start of its own.
+    /// The mean of several ratios without dropout, each with a seed of its own.
     Ensemble,
     /// The ratio with cadet's own settings on features factorised from the exposures; needs nothing but ids.
     Factors,
@@ -115,7 +115,13 @@ impl Method {
         }
     }
 
-    /// Whether it is fitted without being asked for: other ways to train a ratio would take hours more.
+    /// Whether it is a ratio of the features in question, however trained: the paper's figures for its ratio stand beside it.
+    pub fn is_ratio(self) -> bool {
+        use Method::{Ensemble, NoDropout, OneRate, Ratio, Uniform};
+        matches!(self, Ratio | NoDropout | OneRate | Uniform | Ensemble)
+    }
+
+    /// Whether it is fitted without being asked for; the others would take hours more.
     pub fn is_usual(self) -> bool {
         !matches!(self, Method::Uniform | Method::Ensemble)
     }
@@ -316,6 +322,19 @@ fn matrix(model: &dyn Estimator, split: &Split, x: &Instances) -> Result<Vec<f32
     Ok(out)
 }
 
+/// The mean of several scores.
+pub(crate) fn mean<S: Fn(TaskId, &[u32]) -> Vec<f32>>(
+    members: Vec<S>,
+) -> impl Fn(TaskId, &[u32]) -> Vec<f32> {
+    move |task, users| {
+        let mut sums = vec![0.0; users.len()];
+        for scores in &members {
+            sums.iter_mut().zip(scores(task, users)).for_each(|(sum, score)| *sum += score);
+        }
+        sums.iter().map(|sum| sum / members.len() as f32).collect()
+    }
+}
+
 /// Turns log densities into log ratios: takes off `log p`, the mixture `Σ m_t q_t` of the same densities.
 pub(crate) fn divide_out_population(split: &Split, matrix: &mut [f32]) {
     let users = split.measured.len();
@@ -340,5 +359,22 @@ pub(crate) fn lookup<'a>(
     move |task, users| {
         let row = &matrix[task.0 as usize * split.measured.len()..][..split.measured.len()];
         users.iter().map(|u| split.measured.binary_search(u).map_or(f32::NAN, |place| row[place])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ensemble_is_the_mean_of_its_members() {
+        let member = |slope: f32| {
+            move |task: TaskId, users: &[u32]| {
+                users.iter().map(|u| slope * *u as f32 + task.0 as f32).collect()
+            }
+        };
+        let both = mean(vec![member(1.0), member(4.0)]);
+        assert_eq!(both(TaskId(3), &[0, 2, 10]), [3.0, 8.0, 28.0]);
+        assert_eq!(mean(vec![member(4.0)])(TaskId(0), &[7]), member(4.0)(TaskId(0), &[7]));
     }
 }

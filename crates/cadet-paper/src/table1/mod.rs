@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use cadet::Instances;
 use cadet::evaluate::{Scores, Ties};
 use cadet::features::ktup::KtupConfig;
 use cadet::features::{Factors, Standard};
@@ -25,7 +26,6 @@ use cadet::init::Initialiser;
 use cadet::init::vectors::Vectors;
 use cadet::settings::Settings;
 use cadet::split::Part;
-use cadet::{Instances, TaskId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -71,13 +71,13 @@ pub(crate) struct Args {
     /// Splits of the ablations; 0 leaves them out.
     #[arg(long, value_name = "N", default_value_t = 3)]
     ablation_splits: u64,
-    /// Whom figures are measured on; settings are chosen on validation users.
+    /// Whom figures are measured on; settings are chosen on validation users, without the checks of the parts.
     #[arg(long, value_name = "WHO", default_value = "test")]
     on: On,
     /// Splits worked on at a time, a thread each.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: u64,
-    /// Everything, tiny, on a generated folder: does it run?
+    /// Everything that is asked for, tiny, on a generated folder: does it run?
     #[arg(long)]
     smoke: bool,
 }
@@ -384,24 +384,16 @@ fn run_row(
     let labels: Vec<&LabelColumn> = run.study.labels.iter().collect();
     let begin = cpu_seconds();
     let mut matrix = match (method, init) {
-        (
-            Method::Ratio
-            | Method::NoDropout
-            | Method::OneRate
-            | Method::Uniform
-            | Method::Ensemble
-            | Method::Factors,
-            Some(init),
-        ) => {
-            run_ratio(run, split, x, graph, method, init, &mut outcome)?;
-            return Ok(vec![outcome]);
-        }
         (Method::Gaussian | Method::Maf, _) => {
             let (matrix, history) = fit::density(split, x, method, run.effort)?;
             outcome.epochs = [history.best, history.epochs.len()];
             matrix
         }
-        _ => separate::scores(split, x, method)?,
+        (_, Some(init)) => {
+            run_ratio(run, split, x, graph, method, init, &mut outcome)?;
+            return Ok(vec![outcome]);
+        }
+        (_, None) => separate::scores(split, x, method)?,
     };
     outcome.seconds[0] = cpu_seconds() - begin;
     measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
@@ -439,26 +431,21 @@ fn run_ratio(
         let begin = cpu_seconds();
         let mut ratios = Vec::new();
         for member in 0..method.members() {
-            // The first member has the seed of the split, so that one alone is the row without the others.
+            // The first is the net of `no-dropout`.
             let settings = fit::settings(method, init, split.number + MEMBER * member, run.effort);
             let start = fit::start(split, x, init, Knowledge { graph, label }, &settings)?;
             let (ratio, history) = fit::ratio(split, x, &start, &settings)?;
-            outcome.epochs = [history.best, history.epochs.len()];
+            // Of several nets there is no one epoch to name.
+            let epochs = [history.best, history.epochs.len()];
+            outcome.epochs = if method.members() == 1 { epochs } else { [0; 2] };
             ratios.push(ratio);
         }
         outcome.seconds[0] += cpu_seconds() - begin;
         let name = label.map_or("none", |l| l.name);
         let scores = ratios.iter().map(|ratio| ratio.scores(x)).collect::<cadet::Result<Vec<_>>>()?;
-        let mean = |task: TaskId, users: &[u32]| {
-            let mut sums = vec![0.0; users.len()];
-            for scores in &scores {
-                sums.iter_mut().zip(scores(task, users)).for_each(|(sum, score)| *sum += score);
-            }
-            sums.iter().map(|sum| sum / scores.len() as f32).collect()
-        };
-        measure(run.study, split, &labels, name, &mean, outcome)?;
-        if init == Init::Learned && split.number == 1 {
-            outcome.map = map(split, ratios[0].embeddings()?)?;
+        measure(run.study, split, &labels, name, &fit::mean(scores), outcome)?;
+        if let ([ratio], Init::Learned, 1) = (&ratios[..], init, split.number) {
+            outcome.map = map(split, ratio.embeddings()?)?;
         }
     }
     Ok(())
@@ -495,6 +482,7 @@ fn map(split: &Split, embeddings: cadet::tasks::TaskEmbeddings) -> Result<Vec<(u
 fn about(args: &Args, effort: Effort, folders: &[Option<PathBuf>]) -> Result<String> {
     let mut about = format!("{:?} {:?} {effort:?}", args.labels, args.on);
     for method in Method::ALL {
+        write!(about, " {}", method.members() * MEMBER)?;
         for init in method.inits().iter().flatten() {
             write!(about, " {:?}", fit::settings(method, *init, 0, effort))?;
         }

@@ -72,6 +72,8 @@ fn by_size(rows: &[&Outcome], features: &str) -> Lines {
         ("ratio", "random"),
         ("ratio", "learned"),
         ("no-dropout", "learned"),
+        ("uniform", "learned"),
+        ("ensemble", "learned"),
         ("factors", "learned"),
         ("gaussian", "random"),
         ("maf", "random"),

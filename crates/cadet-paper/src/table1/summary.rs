@@ -10,6 +10,7 @@ use cadet::metrics::Summary;
 
 use super::ablations::REFERENCE;
 use super::features::Reading;
+use super::fit::Method;
 use super::protocol::{LEAST, On, tasks_for};
 use super::study::Study;
 use super::{Args, Entry, Outcome, Plan};
@@ -27,12 +28,14 @@ const PAPER: [(&str, &str, f64, f64); 6] = [
 
 /// The paper's figures for age and occupation beside a row; those of its ratio stand beside every way to train one.
 pub(super) fn published(method: &str, init: &str) -> Option<(f64, f64)> {
-    let of = if RATIOS.contains(&method) { "ratio" } else { method };
+    let of = if ratios().any(|ratio| ratio == method) { "ratio" } else { method };
     PAPER.iter().find(|(m, i, ..)| (*m, *i) == (of, init)).map(|(_, _, age, occupation)| (*age, *occupation))
 }
 
-/// Ways to train the paper's ratio, on the paper's features.
-const RATIOS: [&str; 5] = ["ratio", "one-rate", "no-dropout", "uniform", "ensemble"];
+/// Ways to train the paper's ratio.
+fn ratios() -> impl Iterator<Item = &'static str> {
+    Method::ALL.into_iter().filter(|method| method.is_ratio()).map(Method::name)
+}
 
 /// Writes both files; what is shown on screen is returned.
 pub(super) fn write(
@@ -133,6 +136,7 @@ const LEGEND: &str = "\
 | separate-… | a density for each film by itself: a Gaussian, a mixture of 3, kernels |
 | …-over-p | the same density with log p = log Σ m_t q_t taken off: a ratio |
 | population | log p alone, one score for all films: what a rule gives to whoever knows no film |
+| paper | the paper's figures for its ratio stand beside every way to train it here; its own is `ratio` |
 | start * | uses extra knowledge, as in the paper |
 ";
 
@@ -268,7 +272,7 @@ impl Table<'_> {
         let mut text = String::from(
             "| method | rule | exposures | age | occupation | exposure AUC |\n|---|---|---|---|---|---|\n",
         );
-        for method in RATIOS.into_iter().chain(["factors"]) {
+        for method in ratios().chain(["factors"]) {
             // Learned embeddings have the net's step size in every row.
             let of_learned = if method == "one-rate" { "ratio" } else { method };
             for (rule, least) in [("count", 10), ("count", 100), ("lift", 10), ("lift", 100)] {
