@@ -84,6 +84,8 @@ impl ActiveTasks {
         });
         let aucs: Option<Vec<f64>> = aucs.collect();
         let aucs = aucs.ok_or_else(|| Error::config("data", "a category has no test image"))?;
+        let each: Vec<String> = aucs.iter().map(|auc| format!("{:.1}", 100.0 * auc)).collect();
+        tracing::debug!("AUC of each task: {}", each.join(" "));
         Ok(aucs.iter().sum::<f64>() / aucs.len() as f64)
     }
 }
