@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::head::Head;
 use crate::kernels::{
     BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, add_rows, apply,
-    outer, padded, vectorised,
+    outer, vectorised,
 };
 use crate::net::{Grid, LayerConfig, Net, Passes, fresh};
 
@@ -310,7 +310,7 @@ impl Contrast {
 
     /// Sizes of the product that makes responses of features.
     fn sizes(&self) -> Sizes {
-        Sizes { outputs: padded(self.tasks), taps: 1, inputs: padded(self.config.features) }
+        Sizes::new(self.tasks, 1, self.config.features)
     }
 
     /// `h_t` of every task, padded, and `b_t`.

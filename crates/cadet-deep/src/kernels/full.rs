@@ -110,10 +110,6 @@ mod x86 {
 /// Where the two sides of a product lie, in floats. Side a is read number by number, side b vector by vector.
 #[derive(Clone, Copy)]
 struct Strides {
-    panels: usize,
-    /// From panel to panel.
-    a_panel: usize,
-    b_panel: usize,
     /// From one number of a link to the next.
     a_link: usize,
     b_link: usize,
@@ -126,12 +122,19 @@ struct Strides {
     a_rows: usize,
     /// From row to row of the output.
     out_row: usize,
+    /// Rows from the first that are not padding.
+    rows: usize,
+    /// Whether the output is added to, or written anew.
+    add: bool,
 }
 
-/// Floats of side b that all rows use before the next come: half of a first-level cache.
-const NEAR: usize = 6 << 10;
+/// Floats of side b that all rows use before the next come: a part of a first-level cache.
+const NEAR: usize = 3 << 10;
 
-/// `out[r][n] = Σ_(panel, (i, j), k) a[panel][i][k][r] · b[panel][j][k][n]`, 32 rows of 32 columns; rows of a are
+/// Links of a tap whose both sides stay near while the other taps use them.
+const FEW: usize = 8;
+
+/// `out[r][n] = Σ_((i, j), k) a[i][k][r] · b[j][k][n]`, 32 rows of 32 columns, or added to what is there; rows of a are
 /// `ROW` floats apart.
 ///
 /// The sum goes in pieces that all rows add before the next piece comes, so that side b is read from near.
@@ -147,49 +150,49 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
     out: *mut f32,
 ) {
     let piece = (NEAR / (s.depth * LANES)).max(1);
-    let mut fresh = true;
+    let rows = s.rows.next_multiple_of(TOGETHER).min(LANES);
+    let mut fresh = !s.add;
     // SAFETY: the caller's promise; first + r < 32 rows, column + 2 vectors are within 32.
     unsafe {
-        for panel in 0..s.panels {
-            for links in links.chunks(piece) {
-                for first in (0..LANES).step_by(TOGETHER) {
-                    let a = a.add(panel * s.a_panel + first / ROWS * s.a_rows + first % ROWS * ROW);
-                    for column in (0..LANES).step_by(2 * V::LANES) {
-                        let b = b.add(panel * s.b_panel + column);
-                        let out = out.add(first * s.out_row + column);
-                        let mut sums = [[V::zero(); 2]; TOGETHER];
-                        if !fresh {
-                            for r in 0..TOGETHER {
-                                let from = out.add(r * s.out_row);
-                                sums[r] = [V::load(from), V::load(from.add(V::LANES))];
-                            }
-                        }
-                        for (i, j) in links {
-                            let mut a = a.add(*i as usize * s.a_link);
-                            let mut b = b.add(*j as usize * s.b_link);
-                            for _ in 0..s.depth {
-                                let (low, high) = (V::load(b), V::load(b.add(V::LANES)));
-                                for r in 0..TOGETHER {
-                                    let value = *a.add(r * ROW);
-                                    sums[r][0] = sums[r][0].fma(value, low);
-                                    sums[r][1] = sums[r][1].fma(value, high);
-                                }
-                                a = a.wrapping_add(s.a_step);
-                                b = b.wrapping_add(s.b_step);
-                            }
-                        }
+        for links in links.chunks(piece) {
+            for first in (0..rows).step_by(TOGETHER) {
+                let a = a.add(first / ROWS * s.a_rows + first % ROWS * ROW);
+                for column in (0..LANES).step_by(2 * V::LANES) {
+                    let b = b.add(column);
+                    let out = out.add(first * s.out_row + column);
+                    let mut sums = [[V::zero(); 2]; TOGETHER];
+                    if !fresh {
                         for r in 0..TOGETHER {
-                            let to = out.add(r * s.out_row);
-                            sums[r][0].store(to);
-                            sums[r][1].store(to.add(V::LANES));
+                            let from = out.add(r * s.out_row);
+                            sums[r] = [V::load(from), V::load(from.add(V::LANES))];
                         }
                     }
+                    for (i, j) in links {
+                        let mut a = a.add(*i as usize * s.a_link);
+                        let mut b = b.add(*j as usize * s.b_link);
+                        for _ in 0..s.depth {
+                            let (low, high) = (V::load(b), V::load(b.add(V::LANES)));
+                            for r in 0..TOGETHER {
+                                let value = *a.add(r * ROW);
+                                sums[r][0] = sums[r][0].fma(value, low);
+                                sums[r][1] = sums[r][1].fma(value, high);
+                            }
+                            a = a.wrapping_add(s.a_step);
+                            b = b.wrapping_add(s.b_step);
+                        }
+                    }
+                    for r in 0..TOGETHER {
+                        let to = out.add(r * s.out_row);
+                        sums[r][0].store(to);
+                        sums[r][1].store(to.add(V::LANES));
+                    }
                 }
-                fresh = false;
             }
+            fresh = false;
         }
-        if fresh {
-            (0..LANES).for_each(|r| out.add(r * s.out_row).write_bytes(0, LANES));
+        if !s.add {
+            let unwritten = if fresh { 0 } else { rows };
+            (unwritten..LANES).for_each(|r| out.add(r * s.out_row).write_bytes(0, LANES));
         }
     }
 }
@@ -273,24 +276,24 @@ pub(super) fn apply(
     first: usize,
     out: &mut [Lanes],
 ) {
-    let Sizes { outputs, taps, inputs } = sizes;
+    let Sizes { outputs, taps, inputs, used } = sizes;
     let rows = ROWS * taps * inputs;
     let strides = Strides {
-        panels: 1,
-        a_panel: 0,
-        b_panel: 0,
         a_link: inputs * ROWS,
         b_link: inputs * LANES,
         a_step: ROWS,
         b_step: LANES,
-        depth: inputs,
+        depth: used[1],
         a_rows: rows,
         out_row: LANES,
+        rows: used[0],
+        add: false,
     };
     let together = super::together(positions * inputs * size_of::<Lanes>(), links.len());
     for (g, out) in out.chunks_mut(together * outputs).enumerate() {
         // Rows outside, so that their weights stay near while these positions use them.
         for (b, weights) in weights.chunks_exact(LANES / ROWS * rows).enumerate() {
+            let strides = Strides { rows: used[0] - b * LANES, ..strides };
             for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
                 let at = first + g * together + i;
                 let (panel, place) = (at / links.len(), at % links.len());
@@ -310,11 +313,9 @@ pub(super) fn apply(
 /// 32 rows of the weights' gradient; see [`super::outer`], which checked the sizes.
 pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &[Lanes], out: &mut [f32]) {
     let Walk { sizes, to, from, panels, first } = walk;
-    let Sizes { outputs, taps, inputs } = sizes;
+    let Sizes { outputs, taps, inputs, used } = sizes;
+    out.fill(0.0);
     let strides = Strides {
-        panels,
-        a_panel: to * outputs * LANES,
-        b_panel: from * inputs * LANES,
         a_link: outputs * LANES,
         b_link: LANES * LANES,
         a_step: 1,
@@ -322,18 +323,25 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         depth: LANES,
         a_rows: ROWS * LANES,
         out_row: taps * inputs,
+        rows: used[0] - first,
+        add: true,
     };
-    // Taps inside: they share these columns of x.
-    for column in (0..inputs).step_by(LANES) {
-        for tap in 0..taps {
-            let out = &mut out[tap * inputs + column..];
-            assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-            // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
-            // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; out was just checked.
-            unsafe {
-                let a = d.as_ptr().cast::<f32>().add(first * LANES);
-                let b = x.as_ptr().cast::<f32>().add(column * from * LANES);
-                dispatch::<LANES>(kernel, links.at(tap), strides, a, b, out.as_mut_ptr());
+    let most = (0..taps).map(|tap| links.at(tap).len()).max().unwrap_or(0);
+    // A few positions of a panel serve all taps before the next come: neighbours read much the same of x.
+    for (panel, column) in (0..panels).flat_map(|p| (0..inputs).step_by(LANES).map(move |c| (p, c))) {
+        for few in (0..most).step_by(FEW) {
+            for tap in 0..taps {
+                let links = links.at(tap);
+                let links = &links[few.min(links.len())..(few + FEW).min(links.len())];
+                let out = &mut out[tap * inputs + column..];
+                assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
+                // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
+                // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; out was just checked.
+                unsafe {
+                    let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
+                    let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
+                    dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
+                }
             }
         }
     }

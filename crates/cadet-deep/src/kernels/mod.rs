@@ -290,9 +290,16 @@ pub struct Sizes {
     pub taps: usize,
     /// Input channels.
     pub inputs: usize,
+    /// Outputs and inputs that are not padding.
+    used: [usize; 2],
 }
 
 impl Sizes {
+    /// Those of a layer with so many outputs and inputs, before padding.
+    pub fn new(outputs: usize, taps: usize, inputs: usize) -> Self {
+        Self { outputs: padded(outputs), taps, inputs: padded(inputs), used: [outputs, inputs] }
+    }
+
     /// Numbers in all.
     pub fn len(self) -> usize {
         self.outputs * self.taps * self.inputs
@@ -305,7 +312,8 @@ impl Sizes {
 
     /// Those of the way back, from outputs to inputs.
     pub fn turned(self) -> Self {
-        Self { outputs: self.inputs, inputs: self.outputs, ..self }
+        let [outputs, inputs] = self.used;
+        Self { outputs: self.inputs, taps: self.taps, inputs: self.outputs, used: [inputs, outputs] }
     }
 
     fn check(self) {

@@ -173,7 +173,7 @@ impl Tiles {
         first: usize,
         out: &mut [Lanes],
     ) {
-        let Sizes { outputs, taps, inputs } = sizes;
+        let Sizes { outputs, taps, inputs, .. } = sizes;
         let rows = taps * inputs / LANES * TILE_LINES;
         let strides = Strides {
             panels: 1,
@@ -214,7 +214,7 @@ impl Tiles {
     /// 32 rows of the weights' gradient; see [`super::outer`], which checked the sizes.
     pub(super) fn outer(self, links: &Links, walk: Walk, d: &[Line], x: &[Line], out: &mut [f32]) {
         let Walk { sizes, to, from, panels, first } = walk;
-        let Sizes { outputs, taps, inputs } = sizes;
+        let Sizes { outputs, taps, inputs, .. } = sizes;
         let strides = Strides {
             panels,
             a_panel: to * outputs * 64,

@@ -9,9 +9,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::parameter::Parameter;
-use crate::kernels::{
-    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, padded, vectorised,
-};
+use crate::kernels::{BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, vectorised};
 
 /// Height, width and channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,12 +208,12 @@ impl Layer {
         let (links, positions, sizes, patches) = if first {
             // The input's few channels would fill vectors badly: each position gets its whole patch as channels.
             let patches = (0..product.positions()).map(|to| (0..all).map(|tap| meets(to, tap)).collect());
-            let sizes = Sizes { outputs: padded(outputs), taps: 1, inputs: padded(all * input.channels) };
+            let sizes = Sizes::new(outputs, 1, all * input.channels);
             let links: Vec<Link> =
                 (0..product.positions() as u32).map(|to| Link { to, tap: 0, from: to }).collect();
             (links, product.positions(), sizes, Some(patches.collect()))
         } else {
-            let sizes = Sizes { outputs: padded(outputs), taps: all, inputs: padded(input.channels) };
+            let sizes = Sizes::new(outputs, all, input.channels);
             let links = (0..product.positions())
                 .flat_map(|to| (0..all).map(move |tap| (to, tap)))
                 .filter_map(|(to, tap)| Some(Link { to: to as u32, tap: tap as u32, from: meets(to, tap)? }))
