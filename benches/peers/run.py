@@ -233,7 +233,7 @@ def has_amx():
 
 def images(runner, args):
     """The image net: time per step with Algorithm 1's negatives on both sides, then time to a validation AUC, cadet with the
-    shared trunk and PyTorch running Algorithm 1. Like precisions only."""
+    shared trunk beside PyTorch and cadet itself running Algorithm 1. Like precisions only."""
     script = os.path.join(HERE, "images_torch.py")
     generated, cifar = os.path.join(DATA, "images"), os.path.join(DATA, "cifar10")
     for precision in ("f32", "bf16") if has_amx() else ("f32",):
@@ -263,8 +263,10 @@ def images(runner, args):
             key = f"image net to an AUC of {goal}{where}, {precision}"
             say(key)
             common, found = peers(threads, 5000, folder, "--until", str(goal), "--every", str(every))
-            ours = lambda _, seed: [BINARY, "images", *common, "--seed", str(seed), "--negatives", "batch"]
-            heats_and_rounds(runner, key, ours, {w: found[w] for w in best}, threads, args)
+            own = lambda seed, negatives: [BINARY, "images", *common, "--seed", str(seed), "--negatives", negatives]
+            rivals = {w: found[w] for w in best}
+            rivals[f"cadet {precision}, Algorithm 1: drawn"] = lambda _, seed: own(seed, "drawn")
+            heats_and_rounds(runner, key, lambda _, seed: own(seed, "batch"), rivals, threads, args)
 
 
 def score(runner, args):
