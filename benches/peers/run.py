@@ -265,7 +265,8 @@ def images(runner, args):
             common, found = peers(threads, 5000, folder, "--until", str(goal), "--every", str(every))
             own = lambda seed, negatives: [BINARY, "images", *common, "--seed", str(seed), "--negatives", negatives]
             rivals = {w: found[w] for w in best}
-            rivals[f"cadet {precision}, Algorithm 1: drawn"] = lambda _, seed: own(seed, "drawn")
+            if runner.ours:
+                rivals[f"cadet {precision}, Algorithm 1: drawn"] = lambda _, seed: own(seed, "drawn")
             heats_and_rounds(runner, key, lambda _, seed: own(seed, "batch"), rivals, threads, args)
 
 

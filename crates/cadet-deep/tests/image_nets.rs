@@ -219,20 +219,32 @@ fn the_pre_embedding_model_has_burns_gradients() {
 
 /// Deep SVDD's kinds of layers: no affine norm, a leaky slope, pooling that leaves a column over; then a bias alone, and every
 /// position enlarged.
-fn pooled() -> Vec<LayerConfig> {
+fn pooled(between: usize, second: [usize; 3]) -> Vec<LayerConfig> {
     let norm = Some(Norm { affine: false, epsilon: 1e-4 });
-    let first = LayerConfig { slope: 0.1, pool: 2, norm, ..LayerConfig::conv([3, 1, 1], 5) };
-    let second = LayerConfig { bias: true, norm: None, enlarge: 2, ..LayerConfig::conv([2, 2, 1], 7) };
+    let first = LayerConfig { slope: 0.1, pool: 2, norm, ..LayerConfig::conv([3, 1, 1], between) };
+    let second = LayerConfig { bias: true, norm: None, enlarge: 2, ..LayerConfig::conv(second, 7) };
     vec![first, second]
 }
 
 #[test]
 fn pooling_enlarging_leaky_slopes_and_biases_have_burns_gradients() {
-    let (count, side, channels) = (PAIRS, 7, 3);
+    pooled_has_burns_gradients(7, 5, [2, 2, 1]);
+}
+
+/// Two blocks of channels under several taps, and positions that no tap meets.
+#[test]
+fn many_channels_and_strides_beyond_the_kernel_have_burns_gradients() {
+    pooled_has_burns_gradients(11, 40, [2, 3, 0]);
+}
+
+fn pooled_has_burns_gradients(side: usize, between: usize, shape: [usize; 3]) {
+    let (count, channels) = (PAIRS, 3);
     let grid = Grid { height: side, width: side, channels };
     let x = random(count * grid.len(), 5);
     let engine = Engine::new(Precision::F32).unwrap();
-    let mut net = Net::new("net", grid, &pooled(), engine, &mut Rng::at(6, Purpose::Init, [0, 0])).unwrap();
+    let mut net =
+        Net::new("net", grid, &pooled(between, shape), engine, &mut Rng::at(6, Purpose::Init, [0, 0]))
+            .unwrap();
     let mut passes = net.passes();
     net.load(&mut passes, count, |i, out| out.copy_from_slice(&x[i * grid.len()..][..grid.len()]));
     net.forward(&mut passes, 1.0);
@@ -241,15 +253,15 @@ fn pooling_enlarging_leaky_slopes_and_biases_have_burns_gradients() {
     net.rows(&passes, &mut found);
 
     let saved = net.saved();
-    let first = learned(&saved, "net.0.weight", [5, 1, 27]);
-    let second = learned(&saved, "net.1.weight", [7, 4, 5]);
+    let first = learned(&saved, "net.0.weight", [between, 1, 27]);
+    let second = learned(&saved, "net.1.weight", [7, 4, between]);
     let bias = learned(&saved, "net.1.bias", [1, 1, 7]);
     let options = |stride, pad| ConvOptions::new([stride; 2], [pad; 2], [1; 2], 1);
     let y = conv2d(images(x, count, side, channels), as_burn(first.clone(), 3), None, options(1, 1));
     let t = batch_norm(y, 1e-4);
     let z = burn_tensor::activation::leaky_relu(t, 0.1);
     let z = max_pool2d(z, burn_tensor::ops::MaxPoolOptions::new([2; 2]));
-    let y = conv2d(z, as_burn(second.clone(), 2), None, options(2, 1));
+    let y = conv2d(z, as_burn(second.clone(), shape[0]), None, options(shape[1], shape[2]));
     let z = burn_tensor::activation::relu(y + bias.clone().reshape([1, 7, 1, 1]));
     let [_, _, height, width] = z.dims();
     let z = z.reshape([count, 7, height, 1, width, 1]).repeat(&[1, 1, 1, 2, 1, 2]);

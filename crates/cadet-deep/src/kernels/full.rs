@@ -1,4 +1,4 @@
-//! Products in single precision: blocks of 8 rows and 32 columns that stay in registers while they are added up.
+//! Products in single precision: blocks of a few rows and columns that stay in registers while a piece of the sum is added up.
 
 #![allow(clippy::needless_range_loop)] // r and c index several blocks at once
 
@@ -16,7 +16,6 @@ trait Vector: Copy {
     const LANES: usize;
     /// Rows that are added up together: two vectors each must fit the registers.
     const TOGETHER: usize;
-    unsafe fn zero() -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
     /// `self + value · other`
@@ -29,10 +28,6 @@ struct Portable([f32; 8]);
 impl Vector for Portable {
     const LANES: usize = 8;
     const TOGETHER: usize = 4;
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        Self([0.0; 8])
-    }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
         // SAFETY: the caller has 8 floats there; no alignment is asked of them.
@@ -63,10 +58,6 @@ mod x86 {
         const LANES: usize = 8;
         const TOGETHER: usize = 4;
         #[inline(always)]
-        unsafe fn zero() -> Self {
-            Self(unsafe { _mm256_setzero_ps() })
-        }
-        #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
             Self(unsafe { _mm256_loadu_ps(from) })
         }
@@ -89,10 +80,6 @@ mod x86 {
         const LANES: usize = 16;
         const TOGETHER: usize = 8;
         #[inline(always)]
-        unsafe fn zero() -> Self {
-            Self(unsafe { _mm512_setzero_ps() })
-        }
-        #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
             Self(unsafe { _mm512_loadu_ps(from) })
         }
@@ -107,7 +94,7 @@ mod x86 {
     }
 }
 
-/// Where the two sides of a product lie, in floats. Side a is read number by number, side b vector by vector.
+/// How large a product is, and where its two sides lie, in floats. Side a is read number by number, side b vector by vector.
 #[derive(Clone, Copy)]
 struct Strides {
     /// From one number of a link to the next.
@@ -122,20 +109,18 @@ struct Strides {
     a_rows: usize,
     /// From row to row of the output.
     out_row: usize,
-    /// Rows from the first that are not padding.
+    /// Rows from the first on that are not padding; there may be more than 32.
     rows: usize,
-    /// Whether the output is added to, or written anew.
-    add: bool,
 }
 
 /// Floats of side b that all rows use before the next come: a part of a first-level cache.
 const NEAR: usize = 3 << 10;
 
 /// Links of a tap whose both sides stay near while the other taps use them.
-const FEW: usize = 8;
+const FEW: usize = 6;
 
-/// `out[r][n] = Σ_((i, j), k) a[i][k][r] · b[j][k][n]`, 32 rows of 32 columns, or added to what is there; rows of a are
-/// `ROW` floats apart.
+/// `out[r][n] += Σ_((i, j), k) a[i][k][r] · b[j][k][n]`, 32 rows of 32 columns; rows of a are `ROW` floats apart. Rows that
+/// are padding stay as they are, or have 0 added, which side a has there.
 ///
 /// The sum goes in pieces that all rows add before the next piece comes, so that side b is read from near.
 ///
@@ -151,7 +136,6 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
 ) {
     let piece = (NEAR / (s.depth * LANES)).max(1);
     let rows = s.rows.next_multiple_of(TOGETHER).min(LANES);
-    let mut fresh = !s.add;
     // SAFETY: the caller's promise; first + r < 32 rows, column + 2 vectors are within 32.
     unsafe {
         for links in links.chunks(piece) {
@@ -160,13 +144,10 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
                 for column in (0..LANES).step_by(2 * V::LANES) {
                     let b = b.add(column);
                     let out = out.add(first * s.out_row + column);
-                    let mut sums = [[V::zero(); 2]; TOGETHER];
-                    if !fresh {
-                        for r in 0..TOGETHER {
-                            let from = out.add(r * s.out_row);
-                            sums[r] = [V::load(from), V::load(from.add(V::LANES))];
-                        }
-                    }
+                    let mut sums: [[V; 2]; TOGETHER] = std::array::from_fn(|r| {
+                        let from = out.add(r * s.out_row);
+                        [V::load(from), V::load(from.add(V::LANES))]
+                    });
                     for (i, j) in links {
                         let mut a = a.add(*i as usize * s.a_link);
                         let mut b = b.add(*j as usize * s.b_link);
@@ -188,11 +169,6 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
                     }
                 }
             }
-            fresh = false;
-        }
-        if !s.add {
-            let unwritten = if fresh { 0 } else { rows };
-            (unwritten..LANES).for_each(|r| out.add(r * s.out_row).write_bytes(0, LANES));
         }
     }
 }
@@ -287,20 +263,21 @@ pub(super) fn apply(
         a_rows: rows,
         out_row: LANES,
         rows: used[0],
-        add: false,
     };
     let together = super::together(positions * inputs * size_of::<Lanes>(), links.len());
     for (g, out) in out.chunks_mut(together * outputs).enumerate() {
         // Rows outside, so that their weights stay near while these positions use them.
         for (b, weights) in weights.chunks_exact(LANES / ROWS * rows).enumerate() {
-            let strides = Strides { rows: used[0] - b * LANES, ..strides };
+            let strides = Strides { rows: strides.rows - b * LANES, ..strides };
             for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
                 let at = first + g * together + i;
                 let (panel, place) = (at / links.len(), at % links.len());
                 let x = &x[panel * positions * inputs..][..positions * inputs];
                 let out = &mut out[b * LANES..][..LANES];
+                out.fill(Lanes::ZERO);
                 // SAFETY: taps and positions of the links were checked against the sizes, four blocks of weights have
-                // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32.
+                // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32;
+                // `depth ≤ inputs`.
                 unsafe {
                     let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
                     dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
@@ -324,23 +301,24 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         a_rows: ROWS * LANES,
         out_row: taps * inputs,
         rows: used[0] - first,
-        add: true,
     };
     let most = (0..taps).map(|tap| links.at(tap).len()).max().unwrap_or(0);
-    // A few positions of a panel serve all taps before the next come: neighbours read much the same of x.
-    for (panel, column) in (0..panels).flat_map(|p| (0..inputs).step_by(LANES).map(move |c| (p, c))) {
-        for few in (0..most).step_by(FEW) {
-            for tap in 0..taps {
-                let links = links.at(tap);
-                let links = &links[few.min(links.len())..(few + FEW).min(links.len())];
-                let out = &mut out[tap * inputs + column..];
-                assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-                // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
-                // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; out was just checked.
-                unsafe {
-                    let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
-                    let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
-                    dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
+    for panel in 0..panels {
+        for column in (0..inputs).step_by(LANES) {
+            // A few positions of a panel serve all taps before the next come: neighbours read much the same of x.
+            for few in 0..most.div_ceil(FEW) {
+                for tap in 0..taps {
+                    let links = links.at(tap).chunks(FEW).nth(few).unwrap_or_default();
+                    let out = &mut out[tap * inputs + column..];
+                    assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
+                    // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x,
+                    // turned, has `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; out was
+                    // just checked.
+                    unsafe {
+                        let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
+                        let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
+                        dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
+                    }
                 }
             }
         }

@@ -313,11 +313,12 @@ impl Sizes {
     /// Those of the way back, from outputs to inputs.
     pub fn turned(self) -> Self {
         let [outputs, inputs] = self.used;
-        Self { outputs: self.inputs, taps: self.taps, inputs: self.outputs, used: [inputs, outputs] }
+        Self { outputs: self.inputs, inputs: self.outputs, used: [inputs, outputs], ..self }
     }
 
     fn check(self) {
-        assert!(self.outputs.is_multiple_of(LANES) && self.inputs.is_multiple_of(LANES) && self.taps > 0);
+        let padding = self.outputs == padded(self.used[0]) && self.inputs == padded(self.used[1]);
+        assert!(padding && self.taps > 0);
     }
 }
 
