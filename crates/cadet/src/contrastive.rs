@@ -7,6 +7,7 @@
 
 use rayon::prelude::*;
 
+use crate::crew;
 use crate::estimator::{Estimator, Rates, Tensor, take};
 use crate::instances::Instances;
 use crate::kernels::{
@@ -239,7 +240,7 @@ impl Estimator for Contrastive {
             return 0.0;
         }
         self.meet(batch);
-        let alone = rayon::current_num_threads() == 1;
+        let threads = crew::threads();
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
         let Work { chunks: scratches, task_gradient, losses, .. } = &mut self.work;
@@ -263,18 +264,8 @@ impl Estimator for Contrastive {
                 scratch.gradient.fill(0.0);
                 *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
             };
-        if alone {
-            let jobs =
-                scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
-            jobs.enumerate().for_each(work);
-        } else {
-            let jobs = scratches[..chunks]
-                .par_iter_mut()
-                .zip(task_gradient.par_chunks_mut(CHUNK * stride))
-                .zip(losses.par_iter_mut());
-            // As few pieces as there are threads: each handing over costs some microseconds.
-            jobs.enumerate().with_min_len(chunks.div_ceil(rayon::current_num_threads())).for_each(work);
-        }
+        let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
+        crew::each(threads, jobs.enumerate(), work);
         let loss = losses.iter().sum::<f64>() / count as f64;
 
         self.steps += 1;
@@ -288,13 +279,9 @@ impl Estimator for Contrastive {
                 self.update_tasks(for_tasks, batch, stride);
             }
         };
-        // The update is short and serial: drawing the next batch meanwhile keeps a second thread from falling asleep.
-        if alone {
-            update();
-            meanwhile();
-        } else {
-            rayon::join(update, meanwhile);
-        }
+        // The update is short and serial: the next batch is drawn meanwhile.
+        let both: [&mut (dyn FnMut() + Send); 2] = [&mut update, meanwhile];
+        crew::each(threads, both, |job| job());
         loss
     }
 

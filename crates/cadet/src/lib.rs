@@ -26,6 +26,7 @@
 
 pub mod calibrate;
 pub mod contrastive;
+mod crew;
 pub mod decide;
 mod error;
 pub mod estimator;

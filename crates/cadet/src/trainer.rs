@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::crew::Training;
 use crate::estimator::{Estimator, Rates, Tensor};
 use crate::instances::Instances;
 use crate::metrics;
@@ -274,6 +275,7 @@ pub fn train<E: Estimator + Send + Sync>(
     watch: &mut dyn Watch,
 ) -> Result<History> {
     config.check()?;
+    let _training = Training::begin();
     model.set_idle(config.idle);
     let batches = sampler.len().div_ceil(config.batch).max(1);
     let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };

@@ -61,7 +61,8 @@ fn learned() -> Log {
 #[test]
 fn threads_do_not_matter_and_seeds_do() {
     for (log, settings) in [
-        (given(), tiny_settings()),
+        // Batches of three chunks, the last one short.
+        (given(), Settings { batch: 300, ..tiny_settings() }),
         (
             learned(),
             Settings { update: Update::Alternate, idle: Idle::Coast, patience: 1, ..tiny_settings() },

@@ -2,7 +2,7 @@
 //!
 //! One fused forward and backward pass for a small multi-layer perceptron, written once over a vector
 //! type ([`simd::Simd`]) and compiled for AVX-512, AVX2 + FMA and plain Rust. Which one runs is decided
-//! at run time; `CADET_KERNEL=portable|avx2|avx512` forces one. This is the only module with `unsafe`.
+//! at run time; `CADET_KERNEL=portable|avx2|avx512` forces one.
 //!
 //! A row's result never depends on the rows beside it: every kernel adds up in the same order whether
 //! it is given one row or many, so scoring one pair gives the very bytes that scoring a matrix gives.
