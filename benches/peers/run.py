@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DATA = os.path.join(HERE, "data")
 BINARY = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "cadet-bench")
-WORKS = ("train", "images", "score", "read", "scale")
+WORKS = ("train", "threads", "images", "score", "read", "scale")
 OURS = "cadet"
 CHANCE = 2 * math.log(2)
 WORSE_BY = 0.005  # a mean held-out loss this much above the peer's is flagged, where the seeds' noise is smaller
@@ -304,6 +304,17 @@ def read(runner, args):
             heats_and_rounds(runner, key, lambda *_: [BINARY, "read", *common], peers, threads, args)
 
 
+def several_threads(runner, args):
+    """Training on one thread and on as many as there are, in turn."""
+    if not runner.ours or max(args.threads) == 1:
+        return
+    argv = [BINARY, "train", "--data", os.path.join(DATA, "train"), "--epochs", "1" if args.quick else "6"]
+    say("threads")
+    for r in range(args.rounds * (1 if args.quick else 5)):
+        for count in sorted({1, max(args.threads)}, reverse=r % 2 == 1):
+            runner.run([*argv, "--threads", str(count)], count, who=OURS, key="threads", phase="round", round=r)
+
+
 def scale(runner, args):
     if not runner.ours:
         return
@@ -348,7 +359,7 @@ def summarise(runner, args):
     out, summary, headline = [], [], []
     groups = dict.fromkeys((s["key"], s["threads"]) for s in runner.samples if s["phase"] in ("heat", "round"))
     for key, threads in groups:
-        if key == "scale":
+        if key in ("threads", "scale"):
             continue
         mine = [s for s in runner.samples if (s["key"], s["threads"]) == (key, threads)]
         field = "per_cpu" if threads == 1 else "per_wall"
@@ -388,7 +399,7 @@ def summarise(runner, args):
     top = ["", "## cadet ÷ the best variant of each kind of peer", ""]
     top += table(["work", "kind: its best variant", "its rate", "cadet ÷ it, by CPU-second", "cadet ÷ it, by wall clock"], headline)
     top += ["", "Bold: the figure to quote (1 thread by CPU-second, more by wall clock). Disturbed: others used the cores meanwhile, not to quote. Median of the rounds' ratios, lowest–highest. Above 1: cadet is faster."]
-    return top + losses(runner, summary) + scores(runner) + logs_read(runner) + scaling(runner) + ["", "## Every variant"] + out, summary
+    return top + losses(runner, summary) + scores(runner) + logs_read(runner) + speed_up(runner) + scaling(runner) + ["", "## Every variant"] + out, summary
 
 
 def losses(runner, summary):
@@ -447,6 +458,22 @@ def logs_read(runner):
         elif OURS in sums and len(sums) > 1:
             lines.append(f"- {key}: the same rows, checksum {sums[OURS]}")
     return ["", *lines] if lines else []
+
+
+def speed_up(runner):
+    by_round = {}
+    for s in (s for s in runner.samples if s["key"] == "threads"):
+        by_round.setdefault(s["round"], {})[s["threads"]] = s
+    pairs = [(r[1], r[max(r)]) for r in by_round.values() if len(r) == 2]
+    if not pairs:
+        return []
+    rate = lambda side: human(median_of([pair[side] for pair in pairs], "per_wall")) + "/s"
+    gain = spread([many["per_wall"] / one["per_wall"] for one, many in pairs])
+    busy = max(s["others_cores"] for pair in pairs for s in pair)
+    count = pairs[0][1]["threads"]
+    row = [f"train, the paper's dropout, {len(pairs)} pairs", rate(0), rate(1), f"**{gain}**", f"{busy:.1f}"]
+    header = ["work", "1 thread", f"{count} threads", f"{count} threads ÷ 1, by wall clock", "most cores used by others"]
+    return ["", "## Several threads beside one (cadet alone)", ""] + table(header, [row]) + ["", "In turn. Median of the pairs' ratios, lowest–highest."]
 
 
 def scaling(runner):
@@ -566,7 +593,7 @@ def rust_binary(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(WORKS), help="some of train,images,score,read,scale")
+    parser.add_argument("--only", default=",".join(WORKS), help="some of " + ",".join(WORKS))
     parser.add_argument("--rounds", type=int, help="rounds after the heats (default 3, quick 1)")
     parser.add_argument("--group-seconds", type=int, default=60, help="no further round of a comparison after so long")
     parser.add_argument("--threads", default="1,2")
@@ -606,7 +633,7 @@ def main():
     runner = Runner(python, ours, args.patience)
     try:
         for work in args.only:
-            {"train": train, "images": images, "score": score, "read": read, "scale": scale}[work](runner, args)
+            {"train": train, "threads": several_threads, "images": images, "score": score, "read": read, "scale": scale}[work](runner, args)
             say(f"{work}: done after {time.perf_counter() - start:.0f} s")
             if runner.samples:
                 write(runner, args, env, ours)

@@ -510,8 +510,16 @@ fn separate_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) ->
     Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
 }
 
-/// Deep SVDD's steps: Adam at this size, then at a tenth.
-const SVDD_RATE: f32 = 1e-4;
+/// Deep SVDD's steps and its autoencoder's: Adam at this size, then at a tenth.
+pub(super) const SVDD_RATE: f64 = 1e-4;
+/// The epochs of Deep SVDD that this size is for.
+const SVDD_EPOCHS: usize = 150;
+
+/// The size of Deep SVDD's steps: with fewer epochs they are as much larger, up to ten times.
+pub(super) fn svdd_rate(epochs: usize) -> f64 {
+    SVDD_RATE * (SVDD_EPOCHS as f64 / epochs as f64).clamp(1.0, 10.0)
+}
+
 /// The share of images that its soft objective leaves outside.
 const SVDD_NU: f32 = 0.1;
 
@@ -520,10 +528,10 @@ const SVDD_NU: f32 = 0.1;
 fn deep_svdd(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
     let images = measured(study, split);
     let [first, second] = work.effort.svdd_epochs;
-    let config = |epochs: usize, drop: usize| TrainConfig {
+    let config = |epochs: usize, drop: usize, rate: f64| TrainConfig {
         epochs,
         batch: 200,
-        learning_rate: SVDD_RATE,
+        learning_rate: rate as f32,
         schedule: Schedule::Steps,
         drops: vec![drop.max(1)],
         seed: row.seed,
@@ -550,7 +558,7 @@ fn deep_svdd(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result
             train,
             vec![task],
             &x,
-            &config(first, first * 5 / 7),
+            &config(first, first * 5 / 7, SVDD_RATE),
         )?;
         let steps = members.len().div_ceil(200) as u64;
         let objective = match row.method {
@@ -559,7 +567,7 @@ fn deep_svdd(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result
         };
         let mut model = net.init(objective, Some(&autoencoder), &x, members, row.seed)?;
         let name = name_of(row.method.name());
-        work.fit(&name, &mut model, train, vec![task], &x, &config(second, second / 3))?;
+        work.fit(&name, &mut model, train, vec![task], &x, &config(second, second / 3, svdd_rate(second)))?;
         scores.extend(responses(&model, &x, &images, 0));
     }
     Ok(Fitted { epochs: [second; 2], score: looked_up(images, scores) })

@@ -67,7 +67,8 @@ pub(crate) struct Args {
     /// Epochs over pixels; the paper has 300.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
-    /// Epochs of Deep SVDD's autoencoder, and of Deep SVDD; 350,150 originally [default: 10,15].
+    /// Epochs of Deep SVDD's autoencoder, and of Deep SVDD; 350,150 originally [default: 10,15]. With fewer of its own its
+    /// steps are as much larger, up to ten times.
     #[arg(long, value_name = "N,N", value_parser = pair)]
     svdd_epochs: Option<[usize; 2]>,
     /// Threads.
