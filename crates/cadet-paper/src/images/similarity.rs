@@ -54,10 +54,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut text = format!(
         "# Similarity of {} unseen tasks with k = {UNSEEN}\n\n\
          Pre-embedding models trained on k = {TRAINED} with M0 seed tasks; the cosine of what two tasks' audiences answer,\n\
-         and how many categories they share: Spearman's rank correlation over all pairs, mean ± sd over {} seeds. The paper\n\
+         and how many categories they share: Spearman's rank correlation over all pairs, {}. The paper\n\
          shows pictures only.\n\nMade on {} by `{}`; {}.\n\n| input | M0 | rank correlation |\n|---|---|---|\n",
         truth.len(),
-        args.seeds,
+        match args.seeds {
+            1 => "one seed".to_owned(),
+            seeds => format!("mean ± sd over {seeds} seeds"),
+        },
         today(),
         command(),
         machine()
@@ -78,7 +81,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 found.push(correlation);
                 bar.done(1);
             }
-            let summary = Summary::of(found).map_or(String::new(), |s| format!("{s:.3}"));
+            let summary = match &found[..] {
+                [only] => format!("{only:.3}"),
+                _ => Summary::of(found).map_or(String::new(), |s| format!("{s:.3}")),
+            };
             writeln!(text, "| {} | {seed_tasks} | {summary} |", input.name())?;
         }
     }
