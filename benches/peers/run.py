@@ -308,7 +308,9 @@ def several_threads(runner, args):
     """Training on one thread and on as many as there are, in turn."""
     if not runner.ours or max(args.threads) == 1:
         return
+    _, lr, dropout, *_ = SETTINGS[0]
     argv = [BINARY, "train", "--data", os.path.join(DATA, "train"), "--epochs", "1" if args.quick else "6"]
+    argv += ["--lr", lr, "--dropout", dropout]
     say("threads")
     for r in range(args.rounds * (1 if args.quick else 5)):
         for count in sorted({1, max(args.threads)}, reverse=r % 2 == 1):
@@ -471,7 +473,7 @@ def speed_up(runner):
     gain = spread([many["per_wall"] / one["per_wall"] for one, many in pairs])
     busy = max(s["others_cores"] for pair in pairs for s in pair)
     count = pairs[0][1]["threads"]
-    row = [f"train, the paper's dropout, {len(pairs)} pairs", rate(0), rate(1), f"**{gain}**", f"{busy:.1f}"]
+    row = [f"train, the paper's dropout, {len(pairs)} pairs", rate(0), rate(1), "disturbed: " + gain if busy > CALM else f"**{gain}**", f"{busy:.1f}"]
     header = ["work", "1 thread", f"{count} threads", f"{count} threads ÷ 1, by wall clock", "most cores used by others"]
     return ["", "## Several threads beside one (cadet alone)", ""] + table(header, [row]) + ["", "In turn. Median of the pairs' ratios, lowest–highest."]
 
@@ -594,7 +596,7 @@ def rust_binary(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKS), help="some of " + ",".join(WORKS))
-    parser.add_argument("--rounds", type=int, help="rounds after the heats (default 3, quick 1)")
+    parser.add_argument("--rounds", type=int, help="rounds after the heats (default 3, quick 1; of `threads` five times as many)")
     parser.add_argument("--group-seconds", type=int, default=60, help="no further round of a comparison after so long")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--epochs", type=int, help="epochs of every training setting (default: 2, loss only 8)")

@@ -219,16 +219,11 @@ impl Contrastive {
         let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
         adam.update_rows(self.kernel, &mut self.table, &mut self.table_moments, rows);
     }
-}
 
-impl Estimator for Contrastive {
-    fn set_idle(&mut self, idle: Idle) {
-        self.settle();
-        self.idle = idle;
-    }
-
-    fn step(
+    /// A step on at most so many threads.
+    fn step_on(
         &mut self,
+        threads: usize,
         x: &Instances,
         batch: &Batch,
         rates: Rates,
@@ -240,7 +235,6 @@ impl Estimator for Contrastive {
             return 0.0;
         }
         self.meet(batch);
-        let threads = crew::threads();
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
         let Work { chunks: scratches, task_gradient, losses, .. } = &mut self.work;
@@ -283,6 +277,23 @@ impl Estimator for Contrastive {
         let both: [&mut (dyn FnMut() + Send); 2] = [&mut update, meanwhile];
         crew::each(threads, both, |job| job());
         loss
+    }
+}
+
+impl Estimator for Contrastive {
+    fn set_idle(&mut self, idle: Idle) {
+        self.settle();
+        self.idle = idle;
+    }
+
+    fn step(
+        &mut self,
+        x: &Instances,
+        batch: &Batch,
+        rates: Rates,
+        meanwhile: &mut (dyn FnMut() + Send),
+    ) -> f64 {
+        self.step_on(crew::threads(), x, batch, rates, meanwhile)
     }
 
     fn settle(&mut self) {
@@ -421,5 +432,41 @@ mod tests {
         assert!(furthest(trained(Idle::Coast)) < 1e-4);
         // Rows that rest are elsewhere.
         assert!(furthest(trained(Idle::Rest)) > 0.05);
+    }
+
+    #[test]
+    fn threads_do_not_matter() {
+        let trained = |threads: usize| {
+            let shape = Shape {
+                features: 3,
+                embedding: 5,
+                hidden: vec![8, 4],
+                dropout: vec![0.2; 2],
+                output: Output::Shared,
+            };
+            let mut rng = Rng::at(3, Purpose::World, [0, 0]);
+            let rows: Vec<f32> = (0..TASKS * 5).map(|_| rng.normal()).collect();
+            let mut model = Contrastive::new(shape, TASKS, &rows, 2).unwrap();
+            model.set_idle(Idle::Coast);
+            let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
+            // Five chunks, the last one short.
+            let count = 4 * CHUNK + 7;
+            let mut drawn = 0;
+            let losses: Vec<f64> = (0..50)
+                .map(|_| {
+                    let mut draw = |below: usize| (0..count).map(|_| rng.below(below) as u32).collect();
+                    let batch = Batch { tasks: draw(TASKS), positives: draw(20), negatives: draw(20) };
+                    let rates = Rates { net: 0.01, tasks: 0.01 };
+                    model.step_on(threads, &x, &batch, rates, &mut || drawn += 1)
+                })
+                .collect();
+            assert_eq!(drawn, 50);
+            model.settle();
+            (losses, model.net.theta().to_vec(), model.task_values())
+        };
+        let one = trained(1);
+        for threads in [2, 3, 7] {
+            assert_eq!(trained(threads), one, "{threads} threads");
+        }
     }
 }

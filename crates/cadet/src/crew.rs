@@ -45,12 +45,15 @@ impl Drop for Training {
 pub(crate) fn threads() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(1, Into::into));
-    let trainings = TRAININGS.load(Ordering::Relaxed).max(1);
-    (rayon::current_num_threads().min(cores) / trainings).max(1)
+    share(rayon::current_num_threads().min(cores), TRAININGS.load(Ordering::Relaxed))
+}
+
+fn share(threads: usize, trainings: usize) -> usize {
+    (threads / trainings.max(1)).max(1)
 }
 
 /// Does every job, on at most so many threads, the caller's among them. Jobs are taken in order, and the caller does what
-/// nobody else takes. Where a job panics the others are done first, and the caller panics.
+/// nobody else takes. Where a job panics those under way are ended first, some may not be done, and the caller panics.
 pub(crate) fn each<J: Send>(
     threads: usize,
     jobs: impl IntoIterator<Item = J, IntoIter: Send>,
@@ -284,11 +287,20 @@ mod tests {
     fn a_panic_comes_through_and_the_crew_goes_on() {
         for on_caller in [true, false] {
             let panicked = (0..100).any(|_| {
-                let run = || meet(|here| assert!(here != on_caller, "as it should"));
-                match catch_unwind(AssertUnwindSafe(run)) {
-                    Ok(_) => false,
-                    Err(panic) => panic.downcast_ref() == Some(&"as it should"),
-                }
+                // The job that does not panic takes longer: the caller must wait for it all the same.
+                let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+                let run = || {
+                    meet(|here| {
+                        assert!(here != on_caller, "as it should");
+                        begun.fetch_add(1, Ordering::SeqCst);
+                        thread::sleep(Duration::from_millis(20));
+                        ended.fetch_add(1, Ordering::SeqCst);
+                    })
+                };
+                let panic = catch_unwind(AssertUnwindSafe(run)).err();
+                assert_eq!(begun.load(Ordering::SeqCst), ended.load(Ordering::SeqCst));
+                let expected = panic.is_some_and(|panic| panic.downcast_ref() == Some(&"as it should"));
+                expected && ended.into_inner() == 1
             });
             assert!(panicked, "on the caller's thread: {on_caller}");
             assert!((0..100).any(|_| meet(|_| {})));
@@ -297,10 +309,8 @@ mod tests {
 
     #[test]
     fn trainings_share_the_threads() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(64).build().unwrap();
-        let trainings: Vec<Training> = (0..64).map(|_| Training::begin()).collect();
-        assert_eq!(pool.install(threads), 1);
-        drop(trainings);
-        assert!(threads() >= 1);
+        let shares =
+            [(8, 0), (8, 1), (8, 3), (8, 9), (1, 1)].map(|(threads, trainings)| share(threads, trainings));
+        assert_eq!(shares, [8, 8, 2, 1, 1]);
     }
 }

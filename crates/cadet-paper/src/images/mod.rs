@@ -337,7 +337,8 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let about = args.about(&data)?;
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
     let mirror = if args.mirror { "-mirror" } else { "" };
-    let noted = format!("{about}{}{mirror}", args.negatives.suffix());
+    let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
+    let noted = format!("{about}{}{mirror} svdd {svdd:e}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;

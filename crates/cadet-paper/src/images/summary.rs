@@ -187,7 +187,7 @@ fn schedules(outcomes: &[Outcome], effort: Effort) -> String {
             text,
             "Deep SVDD: {first} epochs of its autoencoder and {second} of its own (originally 350 and 150), the last one kept. Adam {SVDD_RATE:e}\n\
              and {:e}, falling to a tenth (originally {SVDD_RATE:e} for both).",
-            svdd_rate(second),
+            svdd_rate(second) as f32,
         );
     }
     text
