@@ -382,16 +382,20 @@ mod tests {
 
     const TASKS: usize = 40;
 
-    /// Trains on batches of a few of the tasks. The second of the tables is moved by plain Adam in every step, with gradients
-    /// of 0 where a task was not met.
-    fn trained(idle: Idle) -> [Vec<f32>; 2] {
-        let shape = Shape {
+    fn small(dropout: f32) -> Shape {
+        Shape {
             features: 3,
             embedding: 5,
             hidden: vec![8, 4],
-            dropout: vec![0.0; 2],
+            dropout: vec![dropout; 2],
             output: Output::Shared,
-        };
+        }
+    }
+
+    /// Trains on batches of a few of the tasks. The second of the tables is moved by plain Adam in every step, with gradients
+    /// of 0 where a task was not met.
+    fn trained(idle: Idle) -> [Vec<f32>; 2] {
+        let shape = small(0.0);
         let stride = shape.task_stride();
         let mut rng = Rng::at(1, Purpose::World, [0, 0]);
         let rows: Vec<f32> = (0..TASKS * 5).map(|_| rng.normal()).collect();
@@ -437,13 +441,7 @@ mod tests {
     #[test]
     fn threads_do_not_matter() {
         let trained = |threads: usize| {
-            let shape = Shape {
-                features: 3,
-                embedding: 5,
-                hidden: vec![8, 4],
-                dropout: vec![0.2; 2],
-                output: Output::Shared,
-            };
+            let shape = small(0.2);
             let mut rng = Rng::at(3, Purpose::World, [0, 0]);
             let rows: Vec<f32> = (0..TASKS * 5).map(|_| rng.normal()).collect();
             let mut model = Contrastive::new(shape, TASKS, &rows, 2).unwrap();
