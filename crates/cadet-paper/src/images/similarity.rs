@@ -9,6 +9,7 @@ use cadet_plot::{Axis, Heatmap};
 use super::fit::{Split, Work, heads};
 use super::row::{Method, Mode, Row};
 use super::study::{Input, Study};
+use super::summary::figure;
 use super::tasks::ActiveTasks;
 use super::{Args, Data, Folders};
 use crate::output::{Bar, command, machine, today, write_file};
@@ -81,10 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 found.push(correlation);
                 bar.done(1);
             }
-            let summary = match &found[..] {
-                [only] => format!("{only:.3}"),
-                _ => Summary::of(found).map_or(String::new(), |s| format!("{s:.3}")),
-            };
+            let summary = Summary::of(found).map_or(String::new(), |s| figure(s, 3));
             writeln!(text, "| {} | {seed_tasks} | {summary} |", input.name())?;
         }
     }

@@ -144,6 +144,11 @@ fn columns(outcomes: &[Outcome]) -> Vec<(usize, usize)> {
     columns
 }
 
+/// The mean and its spread; one seed has none to show.
+pub(super) fn figure(s: Summary, digits: usize) -> String {
+    if s.count > 1 { format!("{s:.digits$}") } else { format!("{:.digits$}", s.mean) }
+}
+
 fn cell(outcomes: &[Outcome], wanted: Key<'_>, k: usize, test_k: usize) -> Option<Summary> {
     let of = outcomes.iter().filter(|o| key(o) == wanted && (o.k, o.test_k) == (k, test_k));
     Summary::of(of.map(|o| 100.0 * o.auc))
@@ -243,11 +248,9 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     columns.iter().for_each(|_| text += "---|");
     text.push('\n');
     for key in keys(table, outcomes) {
-        // One seed has no spread to show.
-        let figure = |s: Summary| if s.count > 1 { format!("{s:.2}") } else { format!("{:.2}", s.mean) };
         let of = |k: usize, n: usize| match cell(outcomes, key, k, n) {
-            Some(s) if s.count as u64 == seeds => format!(" {} |", figure(s)),
-            Some(s) => format!(" {} ({}) |", figure(s), s.count),
+            Some(s) if s.count as u64 == seeds => format!(" {} |", figure(s, 2)),
+            Some(s) => format!(" {} ({}) |", figure(s, 2), s.count),
             None => " |".to_owned(),
         };
         let _ = write!(text, "| {} | {} | {} | {} |", key.0, key.1, key.2, key.3);

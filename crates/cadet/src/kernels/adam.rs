@@ -83,8 +83,6 @@ pub struct Coasting {
     reaches: Vec<f32>,
     /// ε in each of the steps, beside `√v`.
     epsilons: Vec<f32>,
-    /// What is left of both moments after so many steps.
-    left: Vec<[f32; 2]>,
 }
 
 /// What a row has to catch up with.
@@ -101,8 +99,7 @@ impl Coasting {
     pub fn new(config: AdamConfig) -> Self {
         let r = f64::from(config.beta1) / f64::from(config.beta2).sqrt();
         let powers = std::iter::successors(Some(r), |power| Some(power * r)).take_while(|p| *p > 1e-6);
-        let powers = powers.map(|p| p as f32).collect();
-        Self { config, powers, reaches: Vec::new(), epsilons: Vec::new(), left: vec![[1.0; 2]] }
+        Self { config, powers: powers.map(|p| p as f32).collect(), reaches: Vec::new(), epsilons: Vec::new() }
     }
 
     /// How many steps there were.
@@ -118,16 +115,14 @@ impl Coasting {
         for (reach, power) in self.reaches.iter_mut().rev().zip(&self.powers) {
             *reach += power * pace;
         }
-        if self.left.len() <= self.steps() {
-            let steps = self.left.len() as i32;
-            self.left.push([self.config.beta1, self.config.beta2].map(|beta| beta.powi(steps)));
-        }
     }
 
     /// What a row has to catch up with that has `done` steps behind it; nothing where these are all.
     pub fn late(&self, done: usize) -> Option<Late> {
         let (reach, epsilon) = (*self.reaches.get(done)?, self.epsilons[done]);
-        Some(Late { reach, epsilon, left: self.left[self.steps() - done] })
+        let missed = (self.steps() - done) as i32;
+        let left = [self.config.beta1, self.config.beta2].map(|beta| beta.powi(missed));
+        Some(Late { reach, epsilon, left })
     }
 
     /// All rows are up to date.
