@@ -160,6 +160,27 @@ mod x86 {
                 _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)))
             }
         }
+        #[inline(always)]
+        unsafe fn sums(v: [Self; 8]) -> [f32; 8] {
+            // Halves are added as in `sum`, lane i to i + 4, then + 2, + 1; each step packs two vectors into one.
+            unsafe {
+                let by_4 = |a: Self, b: Self| {
+                    let low = _mm256_permute2f128_ps::<0x20>(a.0, b.0);
+                    _mm256_add_ps(low, _mm256_permute2f128_ps::<0x31>(a.0, b.0))
+                };
+                let by_2 = |a: __m256, b: __m256| {
+                    let low = _mm256_shuffle_ps::<0b01_00_01_00>(a, b);
+                    _mm256_add_ps(low, _mm256_shuffle_ps::<0b11_10_11_10>(a, b))
+                };
+                let first = by_2(by_4(v[0], v[1]), by_4(v[2], v[3]));
+                let second = by_2(by_4(v[4], v[5]), by_4(v[6], v[7]));
+                let even = _mm256_shuffle_ps::<0b10_00_10_00>(first, second);
+                let done = _mm256_add_ps(even, _mm256_shuffle_ps::<0b11_01_11_01>(first, second));
+                let mut all = [0.0f32; 8];
+                _mm256_storeu_ps(all.as_mut_ptr(), done);
+                std::array::from_fn(|i| all[4 * (i % 2) + i / 2])
+            }
+        }
     }
 
     /// 16 floats.

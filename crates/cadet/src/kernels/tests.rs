@@ -279,6 +279,34 @@ fn dropout_drops_its_share_and_keeps_the_mean() {
     }
 }
 
+#[inline(always)]
+fn sums_both_ways<V: simd::Simd, const R: usize>(values: &[f32]) -> [[f32; 8]; 2] {
+    assert!(values.len() >= 8 * V::LANES);
+    // SAFETY: the dispatcher chose `V`, and there are eight vectors of values.
+    unsafe {
+        let vectors: [V; 8] = std::array::from_fn(|i| V::load(values.as_ptr().add(i * V::LANES)));
+        let mut one_by_one = [0.0; 8];
+        for (sum, vector) in one_by_one.iter_mut().zip(vectors) {
+            *sum = vector.sum();
+        }
+        [V::sums(vectors), one_by_one]
+    }
+}
+
+#[test]
+fn eight_sums_at_once_are_those_one_by_one() {
+    let mut rng = Rng::at(3, Purpose::Init, [0, 0]);
+    for kernel in Kernel::available() {
+        for _ in 0..50 {
+            let values: Vec<f32> = (0..8 * simd::PAD).map(|_| rng.normal()).collect();
+            let values = &values[..];
+            let [together, one_by_one] =
+                dispatch!(kernel, fn(values: &[f32]) -> [[f32; 8]; 2], sums_both_ways);
+            assert_eq!(together, one_by_one, "{}", kernel.name());
+        }
+    }
+}
+
 #[test]
 fn exp_and_log_are_close_to_the_library() {
     for i in 0..20_000 {
