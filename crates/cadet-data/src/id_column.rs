@@ -9,7 +9,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::DataType;
-use cadet::{At, Error, IdRef, Ids, Result};
+use cadet::{At, Error, IdRef, Ids, Names, Result};
 
 use crate::block::{number, number_ints};
 use crate::parquet::Table;
@@ -85,7 +85,7 @@ impl Numberer {
         column: &ArrayRef,
         good: Option<&[bool]>,
         known: &Ids,
-        new: &mut Ids,
+        new: &mut Names,
         into: &mut Vec<u32>,
     ) -> Result<()> {
         match column.data_type() {
@@ -133,7 +133,7 @@ impl Numberer {
         column: &ArrayRef,
         good: Option<&[bool]>,
         known: &Ids,
-        new: &mut Ids,
+        new: &mut Names,
         into: &mut Vec<u32>,
     ) -> Result<()> {
         let unexpected = || Error::config("ids", "a dictionary of other things than strings");
@@ -164,7 +164,7 @@ fn narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     column: &ArrayRef,
     good: Option<&[bool]>,
     known: &Ids,
-    new: &mut Ids,
+    new: &mut Names,
     into: &mut Vec<u32>,
 ) -> Result<()> {
     let values = column.as_primitive::<T>().values().iter().map(|value| (*value).into());

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cadet::{IdRef, Ids, Result};
+use rayon::prelude::*;
 
-use crate::block::{Block, Known};
+use crate::block::{Block, Known, Own};
 use crate::exposures::Columns;
 use crate::skipped::{BadRows, Skipped};
 use crate::source;
@@ -18,7 +19,7 @@ pub struct PairReader {
     skip_bad: bool,
     files: std::vec::IntoIter<PathBuf>,
     open: Option<(PathBuf, Stream, BadRows)>,
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Own>,
     block: Option<Cut>,
     rows: u64,
     skipped: Skipped,
@@ -28,8 +29,8 @@ pub struct PairReader {
 struct Cut {
     users: Arc<Ids>,
     items: Arc<Ids>,
-    events: Vec<u64>,
-    /// How many of the events are gone.
+    rows: Vec<(u32, u32)>,
+    /// How many of the rows are gone.
     gone: usize,
 }
 
@@ -100,21 +101,19 @@ impl PairReader {
     /// The next pairs, at least one and at most `most`; `None` at the end.
     pub fn next_chunk(&mut self, most: usize) -> Result<Option<PairChunk>> {
         loop {
-            if let Some(Cut { users, items, events, gone }) = &mut self.block {
-                let left = &events[*gone..];
-                let taken = &left[..left.len().min(most.max(1))];
-                if !taken.is_empty() {
-                    let rows = taken.iter().map(|event| Block::own_numbers(*event)).collect();
-                    let chunk = PairChunk { users: users.clone(), items: items.clone(), rows };
-                    *gone += taken.len();
-                    return Ok(Some(chunk));
+            if let Some(Cut { users, items, rows, gone }) = &mut self.block {
+                let left = &rows[*gone..];
+                let rows = left[..left.len().min(most.max(1))].to_vec();
+                if !rows.is_empty() {
+                    *gone += rows.len();
+                    return Ok(Some(PairChunk { users: users.clone(), items: items.clone(), rows }));
                 }
                 self.block = None;
             }
             if let Some(block) = self.blocks.pop_front() {
-                let Block { events, users, items, .. } = block;
+                let Own { rows, users, items } = block;
                 let (users, items) = (Arc::new(users), Arc::new(items));
-                self.block = Some(Cut { users, items, events, gone: 0 });
+                self.block = Some(Cut { users, items, rows, gone: 0 });
                 continue;
             }
             if !self.next_wave()? {
@@ -146,11 +145,12 @@ impl PairReader {
         let known = Known { users: &nobody, items: &nobody };
         match stream.next(known, self.skip_bad, || {})? {
             Some(blocks) => {
-                for mut block in blocks {
+                let own: Vec<Result<Own>> = blocks.par_iter().map(Block::own).collect();
+                for (block, own) in blocks.into_iter().zip(own) {
                     self.rows += block.rows;
-                    bad.merge(std::mem::take(&mut block.bad));
+                    bad.merge(block.bad);
                     bad.check(path)?;
-                    self.blocks.push_back(block);
+                    self.blocks.push_back(own?);
                 }
             }
             None => {

@@ -118,19 +118,30 @@ impl Names {
         }
     }
 
-    fn push(&mut self, name: IdRef<'_>) {
+    /// Adds a name, whether or not it is there already. The first string makes strings of all.
+    pub fn push(&mut self, name: IdRef<'_>) {
+        if let (Names::Int(_), IdRef::Str(_)) = (&*self, name) {
+            self.promote();
+        }
         match (self, name) {
             (Names::Int(values), IdRef::Int(value)) => values.push(value),
-            (Names::Str { text, ends }, IdRef::Str(name)) => {
-                text.push_str(name);
+            (Names::Int(_), IdRef::Str(_)) => {}
+            (Names::Str { text, ends }, name) => {
+                match name {
+                    IdRef::Str(name) => text.push_str(name),
+                    IdRef::Int(value) => text.push_str(&value.to_string()),
+                }
                 ends.push(text.len() as u64);
             }
-            (Names::Str { text, ends }, IdRef::Int(value)) => {
-                text.push_str(&value.to_string());
-                ends.push(text.len() as u64);
-            }
-            (Names::Int(_), IdRef::Str(_)) => unreachable!("promoted before a string is pushed"),
         }
+    }
+
+    /// Makes these strings, for a source that says that its ids are strings.
+    pub fn promote(&mut self) {
+        let Names::Int(values) = self else { return };
+        let values = std::mem::take(values);
+        *self = Names::Str { text: String::new(), ends: Vec::with_capacity(values.len()) };
+        values.into_iter().for_each(|value| self.push(IdRef::Int(value)));
     }
 }
 
@@ -185,12 +196,10 @@ impl Ids {
 
     /// Makes this a map of strings, for a source that says its ids are strings.
     pub fn promote(&mut self) {
-        let Names::Int(values) = &self.names else { return };
-        let mut names = Names::Str { text: String::new(), ends: Vec::with_capacity(values.len()) };
-        for value in values {
-            names.push(IdRef::Int(*value));
+        if let Names::Str { .. } = self.names {
+            return;
         }
-        self.names = names;
+        self.names.promote();
         self.direct = Vec::new();
         self.index = HashTable::with_capacity(self.names.len());
         for number in 0..self.names.len() as u32 {

@@ -156,20 +156,6 @@ impl ExposuresBuilder {
 
     /// Sorts the events into rows and counts the repeats.
     pub fn build(self, tasks: usize, instances: usize) -> Result<Exposures> {
-        let all = |chunk: &Chunk| {
-            chunk.keys.iter().fold((0, 0), |(t, i), key| (t.max(key >> 32), i.max(u64::from(*key as u32))))
-        };
-        let most = self.chunks.par_iter().filter(|chunk| !chunk.keys.is_empty()).map(all);
-        if let Some((task, instance)) = most.reduce_with(|a, b| (a.0.max(b.0), a.1.max(b.1))) {
-            let shape =
-                |what, expected, most: u64| Err(Error::Shape { what, expected, found: most as usize + 1 });
-            if task >= tasks as u64 {
-                return shape("tasks", tasks, task);
-            }
-            if instance >= instances as u64 {
-                return shape("instances", instances, instance);
-            }
-        }
         let weighted = self.chunks.iter().flat_map(|c| c.weights.iter().flatten()).any(|w| *w != 1.0);
         let timed = self.chunks.iter().flat_map(|c| c.times.iter().flatten()).any(|t| *t != 0);
         match (weighted, timed) {
@@ -294,14 +280,34 @@ fn deal<E: Extra>(chunks: Vec<Chunk>, tasks: usize, instances: usize) -> Result<
     let bucket_bits = width((total / BUCKET).min(MOST_BUCKETS)).min(width(tasks));
     let layout =
         Layout { bucket_bits, task_bits: width(tasks) - bucket_bits, instance_bits: width(instances) };
+    let most = Most { tasks, instances };
     let buckets = match layout.task_bits + layout.instance_bits {
-        0..=32 => sort_buckets::<u32, E>(chunks, layout),
-        _ => sort_buckets::<u64, E>(chunks, layout),
+        0..=32 => sort_buckets::<u32, E>(chunks, layout, most)?,
+        _ => sort_buckets::<u64, E>(chunks, layout, most)?,
     };
     join(buckets, tasks, instances)
 }
 
-fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout) -> Vec<Bucket> {
+/// How many tasks and instances there may be.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    tasks: usize,
+    instances: usize,
+}
+
+impl Most {
+    /// Refuses events whose largest numbers are these.
+    fn check(self, task: u32, instance: u32) -> Result<()> {
+        let check = |what, expected: usize, number: u32| match (number as usize) < expected {
+            true => Ok(()),
+            false => Err(Error::Shape { what, expected, found: number as usize + 1 }),
+        };
+        check("tasks", self.tasks, task)?;
+        check("instances", self.instances, instance)
+    }
+}
+
+fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout, most: Most) -> Result<Vec<Bucket>> {
     let mut groups = Vec::new();
     while !chunks.is_empty() {
         let mut size = 0;
@@ -312,8 +318,9 @@ fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout) -> Vec
         let many = many.count().max(1);
         groups.push(chunks.drain(..many).collect::<Vec<_>>());
     }
-    let parts: Vec<Part<K, E>> = groups.into_par_iter().map(|group| part(group, layout)).collect();
-    (0..1usize << layout.bucket_bits)
+    let parts: Vec<Part<K, E>> =
+        groups.into_par_iter().map(|group| part(group, layout, most)).collect::<Result<_>>()?;
+    let buckets = (0..1usize << layout.bucket_bits)
         .into_par_iter()
         .map(|b| {
             let pieces = parts.iter().map(|part| &part.events[part.starts[b]..part.starts[b + 1]]);
@@ -322,7 +329,8 @@ fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout) -> Vec
             sort(&mut events, layout.task_bits + layout.instance_bits);
             Bucket::new(&events, b as u32, layout)
         })
-        .collect()
+        .collect();
+    Ok(buckets)
 }
 
 /// Some events, ordered by bucket.
@@ -332,7 +340,7 @@ struct Part<K, E> {
     starts: Vec<usize>,
 }
 
-fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
+fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout, most: Most) -> Result<Part<K, E>> {
     let buckets = 1usize << layout.bucket_bits;
     let bucket = |event: u64| (event >> 32) as usize & (buckets - 1);
     let key = |event: u64| {
@@ -340,8 +348,13 @@ fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
         K::new(task << layout.instance_bits | u64::from(event as u32))
     };
     let mut starts = vec![0; buckets + 1];
-    for chunk in &chunks {
-        chunk.keys.iter().for_each(|event| starts[bucket(*event) + 1] += 1);
+    for chunk in chunks.iter().filter(|chunk| !chunk.keys.is_empty()) {
+        let (mut task, mut instance) = (0, 0);
+        for event in &chunk.keys {
+            (task, instance) = (u32::max(task, (*event >> 32) as u32), u32::max(instance, *event as u32));
+            starts[bucket(*event) + 1] += 1;
+        }
+        most.check(task, instance)?;
     }
     for b in 0..buckets {
         starts[b + 1] += starts[b];
@@ -356,7 +369,7 @@ fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
             *place += 1;
         }
     }
-    Part { events, starts }
+    Ok(Part { events, starts })
 }
 
 /// Sorts by digits, the lowest first.
@@ -390,15 +403,11 @@ fn sort<K: Key, E: Extra>(events: &mut Vec<(K, E)>, bits: u32) {
 struct Bucket {
     /// (task, length of its row)
     tasks: Vec<(u32, u32)>,
-    columns: Columns,
-}
-
-/// What rows hold, one after the other; empty where there is nothing to hold.
-#[derive(Default)]
-struct Columns {
+    /// What rows hold, one after the other.
     instances: Vec<u32>,
-    /// How often each happened, where any happened twice.
-    counts: Vec<u32>,
+    /// Where an exposure that happened more than once stands, and how often it did.
+    repeats: Vec<(usize, u32)>,
+    /// Empty where there is nothing to hold.
     weights: Vec<f32>,
     last: Vec<u32>,
 }
@@ -406,17 +415,15 @@ struct Columns {
 impl Bucket {
     fn new<K: Key, E: Extra>(sorted: &[(K, E)], number: u32, layout: Layout) -> Self {
         let mut bucket = Bucket::default();
-        let Columns { instances, counts, weights, last } = &mut bucket.columns;
+        let Bucket { tasks, instances, repeats, weights, last } = &mut bucket;
         instances.reserve_exact(sorted.len());
         weights.reserve_exact(if E::WEIGHTED { sorted.len() } else { 0 });
         last.reserve_exact(if E::TIMED { sorted.len() } else { 0 });
         for run in sorted.chunk_by(|a, b| a.0 == b.0) {
             let key = run[0].0.get();
             let task = ((key >> layout.instance_bits) as u32) << layout.bucket_bits | number;
-            // From the first repeat on, all are counted; those before it happened once.
-            if run.len() > 1 || !counts.is_empty() {
-                counts.resize(instances.len(), 1);
-                counts.push(u32::try_from(run.len()).unwrap_or(u32::MAX));
+            if run.len() > 1 {
+                repeats.push((instances.len(), u32::try_from(run.len()).unwrap_or(u32::MAX)));
             }
             if E::WEIGHTED {
                 weights.push(weight(run));
@@ -425,9 +432,9 @@ impl Bucket {
                 last.push(run.iter().map(|(_, extra)| extra.time()).max().unwrap_or(0));
             }
             instances.push((key & ((1 << layout.instance_bits) - 1)) as u32);
-            match bucket.tasks.last_mut() {
+            match tasks.last_mut() {
                 Some((same, length)) if *same == task => *length += 1,
-                _ => bucket.tasks.push((task, 1)),
+                _ => tasks.push((task, 1)),
             }
         }
         bucket
@@ -453,26 +460,28 @@ fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposure
     for task in 0..tasks {
         offsets[task + 1] += offsets[task];
     }
-    let total = buckets.iter().map(|bucket| bucket.columns.instances.len()).sum();
-    let has = |any: fn(&Columns) -> bool| buckets.iter().any(|bucket| any(&bucket.columns));
+    let total = buckets.iter().map(|bucket| bucket.instances.len()).sum();
+    let has = |any: fn(&Bucket) -> bool| buckets.iter().any(any);
     let mut rows = vec![0u32; total];
-    let mut counts = has(|c| !c.counts.is_empty()).then(|| vec![1u32; total]);
-    let mut weights = has(|c| !c.weights.is_empty()).then(|| vec![1f32; total]);
-    let mut last = has(|c| c.last.iter().any(|time| *time != 0)).then(|| vec![0u32; total]);
-    for Bucket { tasks, columns } in buckets {
-        let mut from = 0;
-        for (task, length) in tasks {
+    let mut counts = has(|b| !b.repeats.is_empty()).then(|| vec![1u32; total]);
+    let mut weights = has(|b| !b.weights.is_empty()).then(|| vec![1f32; total]);
+    let mut last = has(|b| b.last.iter().any(|time| *time != 0)).then(|| vec![0u32; total]);
+    for bucket in buckets {
+        let (mut from, mut repeats) = (0, bucket.repeats.into_iter().peekable());
+        for (task, length) in bucket.tasks {
             let start = offsets[task as usize] as usize;
             let (to, part) = (start..start + length as usize, from..from + length as usize);
-            rows[to.clone()].copy_from_slice(&columns.instances[part.clone()]);
-            if let (Some(all), false) = (&mut counts, columns.counts.is_empty()) {
-                all[to.clone()].copy_from_slice(&columns.counts[part.clone()]);
+            rows[to.clone()].copy_from_slice(&bucket.instances[part.clone()]);
+            while let (Some(all), Some((at, count))) =
+                (&mut counts, repeats.next_if(|(at, _)| *at < part.end))
+            {
+                all[start + (at - part.start)] = count;
             }
             if let Some(all) = &mut weights {
-                all[to.clone()].copy_from_slice(&columns.weights[part.clone()]);
+                all[to.clone()].copy_from_slice(&bucket.weights[part.clone()]);
             }
             if let Some(all) = &mut last {
-                all[to].copy_from_slice(&columns.last[part.clone()]);
+                all[to].copy_from_slice(&bucket.last[part.clone()]);
             }
             from = part.end;
         }
