@@ -465,8 +465,13 @@ fn responses(model: &dyn Estimator, x: &Instances, images: &[u32], task: u32) ->
 fn conditional_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
     let images = measured(study, split);
     let config = density_training(row, work.effort);
-    let rows = Random { seed: row.seed }.start(&split.train, EMBEDDING, 1.0)?;
-    let (width, name, both) = (study.x.width(), name(study, row, row.method.name()), split.both());
+    let init = row.init.unwrap_or(Init::Random);
+    let rows = start(study, split, row, init, work)?.rows;
+    let what = match init {
+        Init::Random => row.method.name().to_owned(),
+        _ => format!("{}-{}", row.method.name(), init.name()),
+    };
+    let (width, name, both) = (study.x.width(), name(study, row, &what), split.both());
     let all = |model: &dyn Estimator| -> Vec<f32> {
         split.all().iter().flat_map(|t| responses(model, &study.x, &images, t.0)).collect()
     };
