@@ -1,14 +1,14 @@
 //! What do threads hand over after parsing side by side, so that numbering stays in file order?
 //!
-//! A block looks names up in the ids known so far, read-only. Names that are new it lists, each time they come up; the
-//! top bit marks their places in that list. The one thread that merges the blocks, in file order, then numbers just
-//! those. So the numbering follows first appearance, whatever the number of threads.
+//! A block looks names up in the ids known so far, read-only. Names that are new get numbers of the
+//! block's own, marked with the top bit; the one thread that merges the blocks, in file order, then
+//! numbers just those. So the numbering follows first appearance, whatever the number of threads.
 
-use cadet::{Error, ExposuresBuilder, IdRef, Ids, Names, Result};
+use cadet::{Error, ExposuresBuilder, IdRef, Ids, Result};
 
 use crate::skipped::BadRows;
 
-/// Marks a place in the block's own list of new names.
+/// Marks a number that counts into the block's own new names.
 const NEW: u32 = 1 << 31;
 
 /// The ids that are known before a block is parsed.
@@ -36,9 +36,8 @@ pub(crate) struct Block {
     pub(crate) times: Option<Vec<u32>>,
     /// What [`crate::time::event_number`] makes of the events' ids.
     pub(crate) event_ids: Option<Vec<u64>>,
-    /// The names that were not known before, as often as they came up.
-    pub(crate) users: Names,
-    pub(crate) items: Names,
+    pub(crate) users: Ids,
+    pub(crate) items: Ids,
     /// All rows, the bad ones included.
     pub(crate) rows: u64,
     pub(crate) bad: BadRows,
@@ -72,7 +71,7 @@ impl Block {
             return Ok(0);
         }
         number_all(strangers, &self.users)?;
-        self.users = Names::default();
+        self.users = Ids::new();
         let known: Vec<bool> = self.events.iter().map(|event| *event as u32 & NEW == 0).collect();
         self.keep(&known);
         Ok((known.len() - self.events.len()) as u64)
@@ -116,22 +115,10 @@ impl Block {
         })
     }
 
-    /// The (user, item) of every row as numbers of their own, in a block parsed without known ids.
-    pub(crate) fn own(&self) -> Result<Own> {
-        let (mut users, mut items) = (Ids::new(), Ids::new());
-        let (of_users, of_items) =
-            (number_all(&mut users, &self.users)?, number_all(&mut items, &self.items)?);
-        let own = |event: &u64| (place(*event as u32, &of_users), place((*event >> 32) as u32, &of_items));
-        Ok(Own { rows: self.events.iter().map(own).collect(), users, items })
+    /// The (user, item) numbers among the block's own names, in a block parsed without known ids.
+    pub(crate) fn own_numbers(event: u64) -> (u32, u32) {
+        (event as u32 & !NEW, (event >> 32) as u32 & !NEW)
     }
-}
-
-/// What a block holds, with numbers that mean nothing outside.
-pub(crate) struct Own {
-    pub(crate) users: Ids,
-    pub(crate) items: Ids,
-    /// (user, item)
-    pub(crate) rows: Vec<(u32, u32)>,
 }
 
 /// A few rows of integers, looked up together.
@@ -163,16 +150,33 @@ impl IntBatch {
     }
 }
 
-/// The numbers of integers, looked up together first and then listed where they are new.
-pub(crate) fn number_ints(known: &Ids, new: &mut Names, values: &[i64], into: &mut Vec<u32>) -> Result<()> {
+/// The numbers of integers, looked up together first and then one by one where they are new.
+pub(crate) fn number_ints(known: &Ids, new: &mut Ids, values: &[i64], into: &mut Vec<u32>) -> Result<()> {
     let start = into.len();
     into.extend(values.iter().map(|value| known.get_int(*value)));
     for (value, number) in values.iter().zip(&mut into[start..]) {
         if *number == u32::MAX {
-            *number = add(new, IdRef::Int(*value))?;
+            *number = match new.get_int(*value) {
+                u32::MAX => add(new, IdRef::Int(*value))?,
+                own => own | NEW,
+            };
         }
     }
     Ok(())
+}
+
+/// The numbers of strings, looked up together first and then one by one where they are new.
+pub(crate) fn number_strings(known: &Ids, new: &mut Ids, names: &[&str]) -> Result<Vec<u32>> {
+    let mut numbers = known.get_all(names);
+    let unknown: Vec<usize> = (0..names.len()).filter(|i| numbers[*i] == u32::MAX).collect();
+    let own = new.get_all(&unknown.iter().map(|i| names[*i]).collect::<Vec<_>>());
+    for (i, own) in unknown.into_iter().zip(own) {
+        numbers[i] = match own {
+            u32::MAX => add(new, IdRef::Str(names[i]))?,
+            own => own | NEW,
+        };
+    }
+    Ok(numbers)
 }
 
 /// A block whose new names have their numbers.
@@ -188,6 +192,10 @@ impl Numbered {
     /// Moves the rows over.
     pub(crate) fn flush(mut self, into: &mut ExposuresBuilder) -> Result<()> {
         if !(self.users.is_empty() && self.items.is_empty()) {
+            let place = |marked: u32, new: &[u32]| match marked & NEW {
+                0 => marked,
+                _ => new[(marked & !NEW) as usize],
+            };
             for event in &mut self.events {
                 let user = place(*event as u32, &self.users);
                 let item = place((*event >> 32) as u32, &self.items);
@@ -198,41 +206,32 @@ impl Numbered {
     }
 }
 
-/// The number of a name: a known one, or its marked place among the new.
+/// The number of a name: a known one, or a marked one among the new.
 #[inline]
-pub(crate) fn number(known: &Ids, new: &mut Names, name: IdRef<'_>) -> Result<u32> {
+pub(crate) fn number(known: &Ids, new: &mut Ids, name: IdRef<'_>) -> Result<u32> {
     match known.get(name) {
         Some(number) => Ok(number),
         None => add(new, name),
     }
 }
 
-/// Lists a name that is not known.
-fn add(new: &mut Names, name: IdRef<'_>) -> Result<u32> {
-    let number = checked(new.len())?;
-    new.push(name);
-    Ok(number | NEW)
+/// A marked number for a name that is not known.
+#[cold]
+#[inline(never)]
+fn add(new: &mut Ids, name: IdRef<'_>) -> Result<u32> {
+    Ok(checked(new.intern(name)?)? | NEW)
 }
 
-/// What a number of [`number`] stands for, where the new names have these numbers.
-#[inline]
-fn place(marked: u32, new: &[u32]) -> u32 {
-    match marked & NEW {
-        0 => marked,
-        _ => new[(marked & !NEW) as usize],
-    }
-}
-
-fn checked(number: usize) -> Result<u32> {
-    match u32::try_from(number) {
-        Ok(number) if number & NEW == 0 => Ok(number),
+fn checked(number: u32) -> Result<u32> {
+    match number & NEW {
+        0 => Ok(number),
         _ => Err(Error::config("ids", "more than 2,147,483,648 different ids in one log")),
     }
 }
 
-fn number_all(ids: &mut Ids, new: &Names) -> Result<Vec<u32>> {
-    if let Names::Str { .. } = new {
+fn number_all(ids: &mut Ids, new: &Ids) -> Result<Vec<u32>> {
+    if matches!(new.names(), cadet::Names::Str { .. }) {
         ids.promote();
     }
-    (0..new.len() as u32).map(|n| checked(ids.intern(new.get(n))? as usize)).collect()
+    (0..new.len() as u32).map(|n| checked(ids.intern(new.name(n))?)).collect()
 }

@@ -460,11 +460,12 @@ mod tests {
         let (users, items) = (Ids::new(), Ids::new());
         let mut block = parse(&raw(text), layout, Known { users: &users, items: &items }, false)?;
         block.bad.check(std::path::Path::new("t"))?;
-        let own = block.own()?;
-        let names = |(user, item): &(u32, u32)| {
-            (own.users.name(*user).to_string(), own.items.name(*item).to_string())
-        };
-        Ok(own.rows.iter().map(names).collect())
+        Ok((0..block.events.len())
+            .map(|row| {
+                let (user, item) = Block::own_numbers(block.events[row]);
+                (block.users.name(user).to_string(), block.items.name(item).to_string())
+            })
+            .collect())
     }
 
     fn owned(rows: &[(&str, &str)]) -> Vec<(String, String)> {

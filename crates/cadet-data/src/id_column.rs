@@ -1,7 +1,5 @@
 //! How are the ids of a Parquet column numbered, a whole batch at a time?
 
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
@@ -9,9 +7,9 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::DataType;
-use cadet::{At, Error, IdRef, Ids, Names, Result};
+use cadet::{At, Error, IdRef, Ids, Result};
 
-use crate::block::{number, number_ints};
+use crate::block::{number, number_ints, number_strings};
 use crate::parquet::Table;
 use crate::skipped::{Fault, clip};
 
@@ -45,7 +43,7 @@ pub(crate) fn good_rows(column: &ArrayRef, name: &str, fault: &mut dyn FnMut(usi
         DataType::Dictionary(_, _) => {
             let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else { return };
             let Some(values) = dictionary.values().as_string_opt::<i32>() else { return };
-            if (0..values.len()).all(|i| !values.value(i).is_empty()) {
+            if values.offsets().windows(2).all(|ends| ends[0] != ends[1]) {
                 return;
             }
             for (row, key) in dictionary.keys().iter().enumerate() {
@@ -72,7 +70,7 @@ pub(crate) fn good_rows(column: &ArrayRef, name: &str, fault: &mut dyn FnMut(usi
 #[derive(Default)]
 pub(crate) struct Numberer {
     /// The dictionary of the last batch, and the numbers of those of its values that were met.
-    dictionary: Option<ArrayRef>,
+    dictionary: Option<StringArray>,
     numbers: Vec<u32>,
 }
 
@@ -85,7 +83,7 @@ impl Numberer {
         column: &ArrayRef,
         good: Option<&[bool]>,
         known: &Ids,
-        new: &mut Names,
+        new: &mut Ids,
         into: &mut Vec<u32>,
     ) -> Result<()> {
         match column.data_type() {
@@ -133,25 +131,36 @@ impl Numberer {
         column: &ArrayRef,
         good: Option<&[bool]>,
         known: &Ids,
-        new: &mut Names,
+        new: &mut Ids,
         into: &mut Vec<u32>,
     ) -> Result<()> {
         let unexpected = || Error::config("ids", "a dictionary of other things than strings");
         let dictionary = column.as_dictionary_opt::<Int32Type>().ok_or_else(unexpected)?;
         let values: &StringArray = dictionary.values().as_string_opt().ok_or_else(unexpected)?;
         new.promote();
-        if !self.dictionary.as_ref().is_some_and(|last| Arc::ptr_eq(last, dictionary.values())) {
-            self.dictionary = Some(dictionary.values().clone());
+        // Every batch wraps the page's dictionary anew: what stays is the memory behind it.
+        let same = |last: &StringArray| {
+            last.offsets().ptr_eq(values.offsets()) && last.values().ptr_eq(values.values())
+        };
+        if !self.dictionary.as_ref().is_some_and(same) {
+            self.dictionary = Some(values.clone());
             self.numbers.clear();
             self.numbers.resize(values.len(), UNMET);
         }
-        for key in kept(dictionary.keys().values().iter(), good) {
-            let key = *key as usize;
+        // What comes up for the first time is looked up together, in the order in which it did.
+        let keys = || kept(dictionary.keys().values().iter(), good).map(|key| *key as usize);
+        let mut unmet = Vec::new();
+        for key in keys() {
             if self.numbers[key] == UNMET {
-                self.numbers[key] = number(known, new, IdRef::Str(values.value(key)))?;
+                self.numbers[key] = 0;
+                unmet.push(key);
             }
-            into.push(self.numbers[key]);
         }
+        let names: Vec<&str> = unmet.iter().map(|key| values.value(*key)).collect();
+        for (key, number) in unmet.iter().zip(number_strings(known, new, &names)?) {
+            self.numbers[*key] = number;
+        }
+        into.extend(keys().map(|key| self.numbers[key]));
         Ok(())
     }
 }
@@ -164,7 +173,7 @@ fn narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     column: &ArrayRef,
     good: Option<&[bool]>,
     known: &Ids,
-    new: &mut Names,
+    new: &mut Ids,
     into: &mut Vec<u32>,
 ) -> Result<()> {
     let values = column.as_primitive::<T>().values().iter().map(|value| (*value).into());

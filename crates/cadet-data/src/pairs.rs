@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cadet::{IdRef, Ids, Result};
-use rayon::prelude::*;
 
-use crate::block::{Block, Known, Own};
+use crate::block::{Block, Known};
 use crate::exposures::Columns;
 use crate::skipped::{BadRows, Skipped};
 use crate::source;
@@ -19,7 +18,7 @@ pub struct PairReader {
     skip_bad: bool,
     files: std::vec::IntoIter<PathBuf>,
     open: Option<(PathBuf, Stream, BadRows)>,
-    blocks: VecDeque<Own>,
+    blocks: VecDeque<Block>,
     block: Option<Cut>,
     rows: u64,
     skipped: Skipped,
@@ -29,8 +28,8 @@ pub struct PairReader {
 struct Cut {
     users: Arc<Ids>,
     items: Arc<Ids>,
-    rows: Vec<(u32, u32)>,
-    /// How many of the rows are gone.
+    events: Vec<u64>,
+    /// How many of the events are gone.
     gone: usize,
 }
 
@@ -101,19 +100,21 @@ impl PairReader {
     /// The next pairs, at least one and at most `most`; `None` at the end.
     pub fn next_chunk(&mut self, most: usize) -> Result<Option<PairChunk>> {
         loop {
-            if let Some(Cut { users, items, rows, gone }) = &mut self.block {
-                let left = &rows[*gone..];
-                let rows = left[..left.len().min(most.max(1))].to_vec();
-                if !rows.is_empty() {
-                    *gone += rows.len();
-                    return Ok(Some(PairChunk { users: users.clone(), items: items.clone(), rows }));
+            if let Some(Cut { users, items, events, gone }) = &mut self.block {
+                let left = &events[*gone..];
+                let taken = &left[..left.len().min(most.max(1))];
+                if !taken.is_empty() {
+                    let rows = taken.iter().map(|event| Block::own_numbers(*event)).collect();
+                    let chunk = PairChunk { users: users.clone(), items: items.clone(), rows };
+                    *gone += taken.len();
+                    return Ok(Some(chunk));
                 }
                 self.block = None;
             }
             if let Some(block) = self.blocks.pop_front() {
-                let Own { rows, users, items } = block;
+                let Block { events, users, items, .. } = block;
                 let (users, items) = (Arc::new(users), Arc::new(items));
-                self.block = Some(Cut { users, items, rows, gone: 0 });
+                self.block = Some(Cut { users, items, events, gone: 0 });
                 continue;
             }
             if !self.next_wave()? {
@@ -145,12 +146,11 @@ impl PairReader {
         let known = Known { users: &nobody, items: &nobody };
         match stream.next(known, self.skip_bad, || {})? {
             Some(blocks) => {
-                let own: Vec<Result<Own>> = blocks.par_iter().map(Block::own).collect();
-                for (block, own) in blocks.into_iter().zip(own) {
+                for mut block in blocks {
                     self.rows += block.rows;
-                    bad.merge(block.bad);
+                    bad.merge(std::mem::take(&mut block.bad));
                     bad.check(path)?;
-                    self.blocks.push_back(own?);
+                    self.blocks.push_back(block);
                 }
             }
             None => {

@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use crate::kernels::prefetch;
 use crate::{Error, Result};
 
 /// One outside name, borrowed.
@@ -66,10 +67,28 @@ pub fn canonical_int(text: &[u8]) -> Option<i64> {
 #[derive(Debug, Clone, Default)]
 pub struct Ids {
     names: Names,
-    index: HashTable<u32>,
+    index: HashTable<Slot>,
     /// Small non-negative integers are looked up directly, without hashing: `direct[value]` is the
     /// number plus one, 0 for none. It never grows past a few entries per id.
     direct: Vec<u32>,
+}
+
+/// A name in the hash table. Its hash stands beside its number: names lie far apart in memory, so that no other name need be
+/// looked at, when one is found or when the table grows.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    hash: u32,
+    number: u32,
+}
+
+impl Slot {
+    fn new(name: IdRef<'_>, number: u32) -> Self {
+        Self { hash: hash(name), number }
+    }
+
+    fn insert(self, index: &mut HashTable<Slot>) {
+        index.insert_unique(spread(self.hash), self, |slot| spread(slot.hash));
+    }
 }
 
 /// The names alone: what a model folder keeps.
@@ -118,39 +137,34 @@ impl Names {
         }
     }
 
-    /// Adds a name, whether or not it is there already. The first string makes strings of all.
-    pub fn push(&mut self, name: IdRef<'_>) {
-        if let (Names::Int(_), IdRef::Str(_)) = (&*self, name) {
-            self.promote();
-        }
+    fn push(&mut self, name: IdRef<'_>) {
         match (self, name) {
             (Names::Int(values), IdRef::Int(value)) => values.push(value),
-            (Names::Int(_), IdRef::Str(_)) => {}
-            (Names::Str { text, ends }, name) => {
-                match name {
-                    IdRef::Str(name) => text.push_str(name),
-                    IdRef::Int(value) => text.push_str(&value.to_string()),
-                }
+            (Names::Str { text, ends }, IdRef::Str(name)) => {
+                text.push_str(name);
                 ends.push(text.len() as u64);
             }
+            (Names::Str { text, ends }, IdRef::Int(value)) => {
+                text.push_str(&value.to_string());
+                ends.push(text.len() as u64);
+            }
+            (Names::Int(_), IdRef::Str(_)) => unreachable!("promoted before a string is pushed"),
         }
-    }
-
-    /// Makes these strings, for a source that says that its ids are strings.
-    pub fn promote(&mut self) {
-        let Names::Int(values) = self else { return };
-        let values = std::mem::take(values);
-        *self = Names::Str { text: String::new(), ends: Vec::with_capacity(values.len()) };
-        values.into_iter().for_each(|value| self.push(IdRef::Int(value)));
     }
 }
 
-fn hash(name: IdRef<'_>) -> u64 {
+fn hash(name: IdRef<'_>) -> u32 {
     let state = FixedState::with_seed(0x00ca_de70);
-    match name {
+    let hash = match name {
         IdRef::Int(value) => state.hash_one(value),
         IdRef::Str(text) => state.hash_one(text),
-    }
+    };
+    (hash ^ (hash >> 32)) as u32
+}
+
+/// What the table takes for a hash: it looks at the low bits and at the highest.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
 }
 
 impl Ids {
@@ -196,15 +210,16 @@ impl Ids {
 
     /// Makes this a map of strings, for a source that says its ids are strings.
     pub fn promote(&mut self) {
-        if let Names::Str { .. } = self.names {
-            return;
+        let Names::Int(values) = &self.names else { return };
+        let mut names = Names::Str { text: String::new(), ends: Vec::with_capacity(values.len()) };
+        for value in values {
+            names.push(IdRef::Int(*value));
         }
-        self.names.promote();
+        self.names = names;
         self.direct = Vec::new();
         self.index = HashTable::with_capacity(self.names.len());
         for number in 0..self.names.len() as u32 {
-            let names = &self.names;
-            self.index.insert_unique(hash(names.get(number)), number, |n| hash(names.get(*n)));
+            Slot::new(self.names.get(number), number).insert(&mut self.index);
         }
     }
 
@@ -213,16 +228,50 @@ impl Ids {
         match (&self.names, name) {
             (Names::Int(values), IdRef::Int(value)) => match self.direct(value) {
                 Some(found) => found,
-                None => self.index.find(hash(name), |n| values[*n as usize] == value).copied(),
+                None => self.find(name, |number| values[number as usize] == value),
             },
             (Names::Int(_), IdRef::Str(text)) => {
                 canonical_int(text.as_bytes()).and_then(|value| self.get(IdRef::Int(value)))
             }
-            (Names::Str { .. }, IdRef::Str(_)) => {
-                self.index.find(hash(name), |n| self.names.get(*n) == name).copied()
-            }
+            (Names::Str { .. }, IdRef::Str(_)) => self.find(name, |number| self.names.get(number) == name),
             (Names::Str { .. }, IdRef::Int(value)) => self.get(IdRef::Str(&value.to_string())),
         }
+    }
+
+    /// Looks a name up in the hash table.
+    fn find(&self, name: IdRef<'_>, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let hash = hash(name);
+        let slot = self.index.find(spread(hash), |slot| slot.hash == hash && is_it(slot.number));
+        slot.map(|slot| slot.number)
+    }
+
+    /// The numbers of many strings, `u32::MAX` where one has none. A lookup mostly waits for memory: here many wait together.
+    pub fn get_all(&self, names: &[&str]) -> Vec<u32> {
+        const TOGETHER: usize = 32;
+        let one = |name: &&str| self.get(IdRef::Str(name)).unwrap_or(u32::MAX);
+        let Names::Str { text, ends } = &self.names else { return names.iter().map(one).collect() };
+        let mut numbers = Vec::with_capacity(names.len());
+        for names in names.chunks(TOGETHER) {
+            // Names of the same hash: seldom others.
+            let mut found = [u32::MAX; TOGETHER];
+            for (found, name) in found.iter_mut().zip(names) {
+                let hash = hash(IdRef::Str(name));
+                let slot = self.index.find(spread(hash), |slot| slot.hash == hash);
+                *found = slot.map_or(u32::MAX, |slot| slot.number);
+            }
+            let candidates = || found.iter().filter(|number| **number != u32::MAX).map(|n| *n as usize);
+            candidates().for_each(|n| prefetch(&ends[n.saturating_sub(1)..=n]));
+            candidates().for_each(|n| {
+                let start = n.checked_sub(1).map_or(0, |before| ends[before]) as usize;
+                prefetch(text.as_bytes().get(start..=start).unwrap_or_default());
+            });
+            numbers.extend(found.iter().zip(names).map(|(number, name)| match *number {
+                u32::MAX => u32::MAX,
+                number if self.names.get(number) == IdRef::Str(name) => number,
+                _ => one(name),
+            }));
+        }
+        numbers
     }
 
     /// The number of an integer, `u32::MAX` where it has none: the quick way for many of them.
@@ -263,8 +312,7 @@ impl Ids {
             self.direct[slot] = number + 1;
             return Ok(number);
         }
-        let names = &self.names;
-        self.index.insert_unique(hash(name), number, |n| hash(names.get(*n)));
+        Slot::new(name, number).insert(&mut self.index);
         Ok(number)
     }
 
@@ -285,7 +333,7 @@ impl Ids {
         let new = (slot + 1).next_power_of_two();
         self.direct.resize(new, 0);
         let (Names::Int(values), direct) = (&self.names, &mut self.direct) else { return };
-        self.index.retain(|number| {
+        self.index.retain(|Slot { number, .. }| {
             let value = values[*number as usize];
             match usize::try_from(value) {
                 Ok(slot) if (old..new).contains(&slot) => {
@@ -326,6 +374,45 @@ mod tests {
         assert_eq!(ids.intern(IdRef::Int(5)).unwrap(), 1);
         assert_eq!(ids.get(IdRef::Str("70000000000")), Some(0));
         assert_eq!(ids.get(IdRef::Int(7)), None);
+    }
+
+    #[test]
+    fn many_strings_at_once() {
+        let mut ids = Ids::new();
+        assert_eq!((ids.len(), ids.get_all(&["7", "x"])), (0, vec![u32::MAX; 2]));
+        ids.intern(IdRef::Int(7)).unwrap();
+        assert_eq!(ids.get_all(&["7", "x"]), [0, u32::MAX]);
+        let names: Vec<String> = (0..1_000).map(|n| format!("name-{}", n * n)).collect();
+        names.iter().for_each(|name| _ = ids.intern(IdRef::Str(name)).unwrap());
+        // An empty name has no text to look at, and hashes that two names share must not confuse them.
+        ids.intern(IdRef::Str("")).unwrap();
+        let mut asked: Vec<&str> = names.iter().map(String::as_str).collect();
+        asked.extend(["", "7", "name-2", "name-"]);
+        let one_by_one = asked.iter().map(|name| ids.get(IdRef::Str(name)).unwrap_or(u32::MAX));
+        assert_eq!(ids.get_all(&asked), one_by_one.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn names_that_share_a_hash() {
+        let twins = twins();
+        let mut ids = Ids::new();
+        for (number, name) in twins.iter().enumerate() {
+            assert_eq!(ids.intern(IdRef::Str(name)).unwrap(), number as u32);
+        }
+        let asked: Vec<&str> = twins.iter().map(String::as_str).collect();
+        assert_eq!(ids.get_all(&asked), [0, 1]);
+    }
+
+    /// Two names with the same hash.
+    fn twins() -> [String; 2] {
+        let mut seen = std::collections::HashMap::new();
+        for n in 0u32.. {
+            let name = format!("twin-{n}");
+            if let Some(first) = seen.insert(hash(IdRef::Str(&name)), n) {
+                return [format!("twin-{first}"), name];
+            }
+        }
+        unreachable!("there are more names than hashes")
     }
 
     #[test]

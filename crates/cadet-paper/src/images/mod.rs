@@ -71,9 +71,6 @@ pub(crate) struct Args {
     /// steps are as much larger, up to ten times.
     #[arg(long, value_name = "N,N", value_parser = pair)]
     svdd_epochs: Option<[usize; 2]>,
-    /// Epochs of flows [default: 20].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    maf_epochs: Option<u64>,
     /// Threads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: u64,
@@ -167,10 +164,12 @@ impl Table {
                             for method in [Method::Gaussian, Method::Maf] {
                                 let row = ratio(Mode::Separate, None, Input::Features);
                                 rows.push(Row { method, ..row });
-                                rows.extend(
-                                    [Init::Random, Init::Learned64]
-                                        .map(|init| Row { method, ..conditional(init, Input::Features) }),
-                                );
+                                let row = conditional(Init::Random, Input::Features);
+                                rows.push(Row { method, ..row });
+                                // Not in the paper: only where it is asked for.
+                                if args.init.contains(&Init::Learned64) {
+                                    rows.push(Row { init: Some(Init::Learned64), method, ..row });
+                                }
                             }
                             rows.push(ratio(Mode::Separate, None, Input::Features));
                             rows.extend(Init::ALL.map(|init| conditional(init, Input::Features)));
@@ -304,7 +303,6 @@ impl Args {
         Effort {
             raw_epochs: self.epochs.map_or(effort.raw_epochs, |n| n as usize),
             svdd_epochs: self.svdd_epochs.unwrap_or(effort.svdd_epochs),
-            maf_epochs: self.maf_epochs.map_or(effort.maf_epochs, |n| n as usize),
             ..effort
         }
     }

@@ -296,8 +296,8 @@ struct Most {
 }
 
 impl Most {
-    /// Refuses events whose largest numbers are these.
-    fn check(self, task: u32, instance: u32) -> Result<()> {
+    /// Refuses events whose largest task and instance are these.
+    fn check(self, (task, instance): (u32, u32)) -> Result<()> {
         let check = |what, expected: usize, number: u32| match (number as usize) < expected {
             true => Ok(()),
             false => Err(Error::Shape { what, expected, found: number as usize + 1 }),
@@ -318,8 +318,9 @@ fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout, most: 
         let many = many.count().max(1);
         groups.push(chunks.drain(..many).collect::<Vec<_>>());
     }
-    let parts: Vec<Part<K, E>> =
-        groups.into_par_iter().map(|group| part(group, layout, most)).collect::<Result<_>>()?;
+    let parts: Vec<Part<K, E>> = groups.into_par_iter().map(|group| part(group, layout)).collect();
+    let largest = parts.iter().filter(|part| !part.events.is_empty()).map(|part| part.largest);
+    largest.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).map_or(Ok(()), |largest| most.check(largest))?;
     let buckets = (0..1usize << layout.bucket_bits)
         .into_par_iter()
         .map(|b| {
@@ -338,9 +339,11 @@ struct Part<K, E> {
     events: Vec<(K, E)>,
     /// Where each bucket starts, and where the last ends.
     starts: Vec<usize>,
+    /// The largest task and the largest instance.
+    largest: (u32, u32),
 }
 
-fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout, most: Most) -> Result<Part<K, E>> {
+fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
     let buckets = 1usize << layout.bucket_bits;
     let bucket = |event: u64| (event >> 32) as usize & (buckets - 1);
     let key = |event: u64| {
@@ -348,13 +351,10 @@ fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout, most: Most) -> Res
         K::new(task << layout.instance_bits | u64::from(event as u32))
     };
     let mut starts = vec![0; buckets + 1];
-    for chunk in chunks.iter().filter(|chunk| !chunk.keys.is_empty()) {
-        let (mut task, mut instance) = (0, 0);
-        for event in &chunk.keys {
-            (task, instance) = (u32::max(task, (*event >> 32) as u32), u32::max(instance, *event as u32));
-            starts[bucket(*event) + 1] += 1;
-        }
-        most.check(task, instance)?;
+    let (mut task, mut instance) = (0, 0);
+    for event in chunks.iter().flat_map(|chunk| &chunk.keys) {
+        (task, instance) = (u32::max(task, (*event >> 32) as u32), u32::max(instance, *event as u32));
+        starts[bucket(*event) + 1] += 1;
     }
     for b in 0..buckets {
         starts[b + 1] += starts[b];
@@ -369,7 +369,7 @@ fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout, most: Most) -> Res
             *place += 1;
         }
     }
-    Ok(Part { events, starts })
+    Part { events, starts, largest: (task, instance) }
 }
 
 /// Sorts by digits, the lowest first.
@@ -401,30 +401,44 @@ fn sort<K: Key, E: Extra>(events: &mut Vec<(K, E)>, bits: u32) {
 /// The rows of the tasks in one bucket.
 #[derive(Default)]
 struct Bucket {
-    /// (task, length of its row)
-    tasks: Vec<(u32, u32)>,
+    rows: Vec<Row>,
     /// What rows hold, one after the other.
     instances: Vec<u32>,
-    /// Where an exposure that happened more than once stands, and how often it did.
-    repeats: Vec<(usize, u32)>,
+    /// Where in its row an exposure that happened more than once stands, and how often it did.
+    repeats: Vec<(u32, u32)>,
     /// Empty where there is nothing to hold.
     weights: Vec<f32>,
     last: Vec<u32>,
 }
 
+/// The row of a task.
+struct Row {
+    task: u32,
+    length: u32,
+    /// How many of its exposures happened more than once.
+    repeats: u32,
+}
+
 impl Bucket {
     fn new<K: Key, E: Extra>(sorted: &[(K, E)], number: u32, layout: Layout) -> Self {
         let mut bucket = Bucket::default();
-        let Bucket { tasks, instances, repeats, weights, last } = &mut bucket;
+        let Bucket { rows, instances, repeats, weights, last } = &mut bucket;
         instances.reserve_exact(sorted.len());
         weights.reserve_exact(if E::WEIGHTED { sorted.len() } else { 0 });
         last.reserve_exact(if E::TIMED { sorted.len() } else { 0 });
         for run in sorted.chunk_by(|a, b| a.0 == b.0) {
             let key = run[0].0.get();
             let task = ((key >> layout.instance_bits) as u32) << layout.bucket_bits | number;
-            if run.len() > 1 {
-                repeats.push((instances.len(), u32::try_from(run.len()).unwrap_or(u32::MAX)));
+            if rows.last().is_none_or(|row| row.task != task) {
+                rows.push(Row { task, length: 0, repeats: 0 });
             }
+            let at = rows.len() - 1;
+            let row = &mut rows[at];
+            if run.len() > 1 {
+                repeats.push((row.length, u32::try_from(run.len()).unwrap_or(u32::MAX)));
+                row.repeats += 1;
+            }
+            row.length += 1;
             if E::WEIGHTED {
                 weights.push(weight(run));
             }
@@ -432,10 +446,6 @@ impl Bucket {
                 last.push(run.iter().map(|(_, extra)| extra.time()).max().unwrap_or(0));
             }
             instances.push((key & ((1 << layout.instance_bits) - 1)) as u32);
-            match tasks.last_mut() {
-                Some((same, length)) if *same == task => *length += 1,
-                _ => tasks.push((task, 1)),
-            }
         }
         bucket
     }
@@ -454,8 +464,8 @@ fn weight<K, E: Extra>(run: &[(K, E)]) -> f32 {
 /// Puts the rows of all buckets into the order of their tasks.
 fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposures> {
     let mut offsets = vec![0u64; tasks + 1];
-    for (task, length) in buckets.iter().flat_map(|bucket| &bucket.tasks) {
-        offsets[*task as usize + 1] = u64::from(*length);
+    for row in buckets.iter().flat_map(|bucket| &bucket.rows) {
+        offsets[row.task as usize + 1] = u64::from(row.length);
     }
     for task in 0..tasks {
         offsets[task + 1] += offsets[task];
@@ -467,15 +477,14 @@ fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposure
     let mut weights = has(|b| !b.weights.is_empty()).then(|| vec![1f32; total]);
     let mut last = has(|b| b.last.iter().any(|time| *time != 0)).then(|| vec![0u32; total]);
     for bucket in buckets {
-        let (mut from, mut repeats) = (0, bucket.repeats.into_iter().peekable());
-        for (task, length) in bucket.tasks {
+        let (mut from, mut repeated) = (0, bucket.repeats.into_iter());
+        for Row { task, length, repeats } in bucket.rows {
             let start = offsets[task as usize] as usize;
             let (to, part) = (start..start + length as usize, from..from + length as usize);
             rows[to.clone()].copy_from_slice(&bucket.instances[part.clone()]);
-            while let (Some(all), Some((at, count))) =
-                (&mut counts, repeats.next_if(|(at, _)| *at < part.end))
-            {
-                all[start + (at - part.start)] = count;
+            if let Some(all) = &mut counts {
+                let repeated = repeated.by_ref().take(repeats as usize);
+                repeated.for_each(|(at, count)| all[start + at as usize] = count);
             }
             if let Some(all) = &mut weights {
                 all[to.clone()].copy_from_slice(&bucket.weights[part.clone()]);
