@@ -3,6 +3,9 @@
 //! Parts of a step are for one thread alone. In them Rayon's other threads fall asleep, and to wake one takes as long as such
 //! a part. The threads here stay awake for a little while: on two cores training is 1.25 times as fast as with Rayon.
 //!
+//! Where other programs want the cores too, a thread may be put aside in the middle of a job, and the caller waits for it: longer, soon,
+//! than the job would take alone. Then it works alone for a while ([`Balance`]).
+//!
 //! There is one crew for the whole program. Whoever finds it at work for somebody else works alone. Trainings at the same time
 //! share the cores: [`threads`] counts them. On Linux a crew runs where the thread that first called it may run.
 #![allow(unsafe_code)]
@@ -22,7 +25,8 @@ const LOOKS: usize = 64;
 /// How long the caller sleeps at a time that has waited for longer.
 const NAP: Duration = Duration::from_micros(50);
 
-static CREW: Mutex<Crew> = Mutex::new(Crew { hall: None, threads: Vec::new(), full: false });
+static CREW: Mutex<Crew> =
+    Mutex::new(Crew { hall: None, threads: Vec::new(), full: false, balance: Balance::NEW });
 static TRAININGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Says that a training runs, for as long as it lives.
@@ -84,6 +88,43 @@ struct Crew {
     threads: Vec<Thread>,
     /// The system gives no more threads: those there are will do.
     full: bool,
+    balance: Balance,
+}
+
+/// Whether sharing pays: alone, the caller would work for those who help it, too, and not wait.
+#[derive(Debug)]
+struct Balance {
+    /// How long the caller worked, that times those who helped it, and how long it waited, in so many rounds.
+    helped: Duration,
+    waited: Duration,
+    rounds: usize,
+    /// Rounds still to be worked alone.
+    alone: usize,
+}
+
+impl Balance {
+    const NEW: Self = Self { helped: Duration::ZERO, waited: Duration::ZERO, rounds: 0, alone: 0 };
+    /// Rounds to judge by, and to work alone where sharing does not pay: about a second.
+    const JUDGED: usize = 64;
+    const ALONE: usize = 2048;
+
+    /// Whether this round is for the caller alone.
+    fn alone(&mut self) -> bool {
+        let alone = self.alone > 0;
+        self.alone = self.alone.saturating_sub(1);
+        alone
+    }
+
+    /// A round that others shared.
+    fn note(&mut self, others: usize, worked: Duration, waited: Duration) {
+        self.helped += worked * others as u32;
+        self.waited += waited;
+        self.rounds += 1;
+        if self.rounds == Self::JUDGED {
+            let alone = if self.waited > self.helped { Self::ALONE } else { 0 };
+            *self = Self { alone, ..Self::NEW };
+        }
+    }
 }
 
 /// Where threads wait for work.
@@ -108,6 +149,9 @@ const ROUND: usize = 1 << 16;
 impl Crew {
     /// Does some work that up to so many others may do at the same time, until there is none left.
     fn share(&mut self, others: usize, work: &(dyn Fn() + Sync)) {
+        if self.balance.alone() {
+            return work();
+        }
         let hall = self.hall.get_or_insert_default();
         let others = others.min(COUNT);
         while self.threads.len() < others && !self.full {
@@ -130,8 +174,11 @@ impl Crew {
         let round = (hall.state.load(Ordering::Relaxed) & !COUNT & !OPEN).wrapping_add(ROUND);
         hall.state.store(round | OPEN, Ordering::Release);
         self.threads.iter().take(others).for_each(Thread::unpark);
+        let start = Instant::now();
         work();
+        let worked = start.elapsed();
         drop(closing);
+        self.balance.note(others, worked, start.elapsed() - worked);
         if let Some(panic) = lock(&hall.panic).take() {
             resume_unwind(panic);
         }
@@ -220,6 +267,8 @@ mod tests {
     /// Two jobs that wait for each other, each then told whether it is on the caller's thread; whether they met. One thread
     /// alone would do one after the other, and so it is where another test has the crew.
     fn meet(then: impl Fn(bool) + Sync) -> bool {
+        // Jobs of no length, as other tests have, do not pay.
+        lock(&CREW).balance = Balance::NEW;
         let (caller, begun) = (thread::current().id(), AtomicUsize::new(0));
         let met = AtomicUsize::new(0);
         each(2, 0..2, |_| {
@@ -233,6 +282,22 @@ mod tests {
             then(here);
         });
         met.into_inner() == 1
+    }
+
+    #[test]
+    fn who_waits_longer_than_it_would_work_alone_works_alone_for_a_while() {
+        let millis = Duration::from_millis;
+        let mut balance = Balance::NEW;
+        let mut judge = |others: usize, worked, waited| {
+            (0..Balance::JUDGED).for_each(|_| balance.note(others, millis(worked), millis(waited)));
+            let alone = (0..2 * Balance::ALONE).filter(|_| balance.alone()).count();
+            assert!(!balance.alone());
+            alone
+        };
+        assert_eq!([judge(1, 4, 1), judge(1, 4, 4)], [0, 0]);
+        assert_eq!([judge(1, 4, 5), judge(1, 4, 3)], [Balance::ALONE, 0]);
+        // Of three others each does as much as the caller.
+        assert_eq!([judge(3, 4, 12), judge(3, 4, 13)], [0, Balance::ALONE]);
     }
 
     #[test]
