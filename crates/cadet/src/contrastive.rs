@@ -455,6 +455,7 @@ mod tests {
                     let mut draw = |below: usize| (0..count).map(|_| rng.below(below) as u32).collect();
                     let batch = Batch { tasks: draw(TASKS), positives: draw(20), negatives: draw(20) };
                     let rates = Rates { net: 0.01, tasks: 0.01 };
+                    crew::fresh();
                     model.step_on(threads, &x, &batch, rates, &mut || drawn += 1)
                 })
                 .collect();

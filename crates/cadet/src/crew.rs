@@ -25,8 +25,7 @@ const LOOKS: usize = 64;
 /// How long the caller sleeps at a time that has waited for longer.
 const NAP: Duration = Duration::from_micros(50);
 
-static CREW: Mutex<Crew> =
-    Mutex::new(Crew { hall: None, threads: Vec::new(), full: false, balance: Balance::NEW });
+static CREW: Mutex<Crew> = Mutex::new(Crew::NEW);
 static TRAININGS: AtomicUsize = AtomicUsize::new(0);
 
 /// Says that a training runs, for as long as it lives.
@@ -64,7 +63,10 @@ pub(crate) fn each<J: Send>(
     work: impl Fn(J) + Sync,
 ) {
     let jobs = jobs.into_iter();
-    let threads = threads.min(jobs.size_hint().1.unwrap_or(threads));
+    let most = jobs.size_hint().1.unwrap_or(usize::MAX);
+    let threads = threads.min(most);
+    // Few jobs may be of very different lengths.
+    let judged = most >= 2 * threads;
     let jobs = Mutex::new(jobs);
     let take = || lock(&jobs).next();
     let take_all = || {
@@ -76,9 +78,9 @@ pub(crate) fn each<J: Send>(
         return take_all();
     }
     match CREW.try_lock() {
-        Ok(mut crew) => crew.share(threads - 1, &take_all),
+        Ok(mut crew) => crew.share(threads - 1, judged, &take_all),
         // Somebody's work panicked, which does the crew no harm.
-        Err(TryLockError::Poisoned(crew)) => crew.into_inner().share(threads - 1, &take_all),
+        Err(TryLockError::Poisoned(crew)) => crew.into_inner().share(threads - 1, judged, &take_all),
         Err(TryLockError::WouldBlock) => take_all(),
     }
 }
@@ -91,37 +93,37 @@ struct Crew {
     balance: Balance,
 }
 
-/// Whether sharing pays: alone, the caller would work for those who help it, too, and not wait.
+/// Whether sharing pays: alone, the caller would do the work of those who help it, too, and not wait.
 #[derive(Debug)]
 struct Balance {
-    /// How long the caller worked, that times those who helped it, and how long it waited, in so many rounds.
+    /// How long the caller worked, times those who helped it, and how long it waited, in so many rounds.
     helped: Duration,
     waited: Duration,
     rounds: usize,
-    /// Rounds still to be worked alone.
-    alone: usize,
+    /// Until when to work alone.
+    alone: Option<Instant>,
 }
 
 impl Balance {
-    const NEW: Self = Self { helped: Duration::ZERO, waited: Duration::ZERO, rounds: 0, alone: 0 };
-    /// Rounds to judge by, and to work alone where sharing does not pay: about a second.
+    const NEW: Self = Self { helped: Duration::ZERO, waited: Duration::ZERO, rounds: 0, alone: None };
+    /// Rounds to judge by.
     const JUDGED: usize = 64;
-    const ALONE: usize = 2048;
+    /// How long to work alone where sharing does not pay.
+    const ALONE: Duration = Duration::from_secs(1);
 
-    /// Whether this round is for the caller alone.
-    fn alone(&mut self) -> bool {
-        let alone = self.alone > 0;
-        self.alone = self.alone.saturating_sub(1);
-        alone
+    /// Whether a round that begins now is for the caller alone.
+    fn alone(&mut self, now: Instant) -> bool {
+        self.alone = self.alone.filter(|until| now < *until);
+        self.alone.is_some()
     }
 
-    /// A round that others shared.
-    fn note(&mut self, others: usize, worked: Duration, waited: Duration) {
+    /// A round that others shared, and when it ended.
+    fn note(&mut self, others: usize, worked: Duration, waited: Duration, now: Instant) {
         self.helped += worked * others as u32;
         self.waited += waited;
         self.rounds += 1;
         if self.rounds == Self::JUDGED {
-            let alone = if self.waited > self.helped { Self::ALONE } else { 0 };
+            let alone = (self.waited > self.helped).then(|| now + Self::ALONE);
             *self = Self { alone, ..Self::NEW };
         }
     }
@@ -147,9 +149,12 @@ const OPEN: usize = 1 << 15;
 const ROUND: usize = 1 << 16;
 
 impl Crew {
-    /// Does some work that up to so many others may do at the same time, until there is none left.
-    fn share(&mut self, others: usize, work: &(dyn Fn() + Sync)) {
-        if self.balance.alone() {
+    const NEW: Self = Self { hall: None, threads: Vec::new(), full: false, balance: Balance::NEW };
+
+    /// Does some work that up to so many others may do at the same time, until there is none left. Whether this pays is judged by work
+    /// of many jobs.
+    fn share(&mut self, others: usize, judged: bool, work: &(dyn Fn() + Sync)) {
+        if self.balance.alone(Instant::now()) {
             return work();
         }
         let hall = self.hall.get_or_insert_default();
@@ -178,7 +183,11 @@ impl Crew {
         work();
         let worked = start.elapsed();
         drop(closing);
-        self.balance.note(others, worked, start.elapsed() - worked);
+        let now = Instant::now();
+        if judged {
+            let waited = (now - start).saturating_sub(worked);
+            self.balance.note(others.min(self.threads.len()), worked, waited, now);
+        }
         if let Some(panic) = lock(&hall.panic).take() {
             resume_unwind(panic);
         }
@@ -260,6 +269,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Forgets whether sharing paid: for tests, whose jobs are too short for it.
+#[cfg(test)]
+pub(crate) fn fresh() {
+    lock(&CREW).balance = Balance::NEW;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,8 +282,7 @@ mod tests {
     /// Two jobs that wait for each other, each then told whether it is on the caller's thread; whether they met. One thread
     /// alone would do one after the other, and so it is where another test has the crew.
     fn meet(then: impl Fn(bool) + Sync) -> bool {
-        // Jobs of no length, as other tests have, do not pay.
-        lock(&CREW).balance = Balance::NEW;
+        fresh();
         let (caller, begun) = (thread::current().id(), AtomicUsize::new(0));
         let met = AtomicUsize::new(0);
         each(2, 0..2, |_| {
@@ -286,18 +300,37 @@ mod tests {
 
     #[test]
     fn who_waits_longer_than_it_would_work_alone_works_alone_for_a_while() {
-        let millis = Duration::from_millis;
-        let mut balance = Balance::NEW;
-        let mut judge = |others: usize, worked, waited| {
-            (0..Balance::JUDGED).for_each(|_| balance.note(others, millis(worked), millis(waited)));
-            let alone = (0..2 * Balance::ALONE).filter(|_| balance.alone()).count();
-            assert!(!balance.alone());
+        let (millis, now) = (Duration::from_millis, Instant::now());
+        let judge = |others: usize, worked, waited| {
+            let mut balance = Balance::NEW;
+            for _ in 0..Balance::JUDGED {
+                assert!(!balance.alone(now));
+                balance.note(others, millis(worked), millis(waited), now);
+            }
+            let alone = balance.alone(now);
+            assert!(!balance.alone(now + Balance::ALONE));
             alone
         };
-        assert_eq!([judge(1, 4, 1), judge(1, 4, 4)], [0, 0]);
-        assert_eq!([judge(1, 4, 5), judge(1, 4, 3)], [Balance::ALONE, 0]);
-        // Of three others each does as much as the caller.
-        assert_eq!([judge(3, 4, 12), judge(3, 4, 13)], [0, Balance::ALONE]);
+        assert_eq!([judge(1, 4, 1), judge(1, 4, 4), judge(1, 4, 5)], [false, false, true]);
+        // Each of three others does as much as the caller.
+        assert_eq!([judge(3, 4, 12), judge(3, 4, 13)], [false, true]);
+    }
+
+    #[test]
+    fn a_crew_keeps_to_its_balance() {
+        let (mut crew, caller) = (Crew::NEW, thread::current().id());
+        let done = AtomicUsize::new(0);
+        let work = || {
+            assert_eq!(thread::current().id(), caller);
+            done.fetch_add(1, Ordering::SeqCst);
+        };
+        crew.balance.alone = Some(Instant::now() + Duration::from_secs(600));
+        (0..3).for_each(|_| crew.share(1, true, &work));
+        assert_eq!((done.load(Ordering::SeqCst), crew.threads.len(), crew.balance.rounds), (3, 0, 0));
+        crew.balance.alone = None;
+        crew.share(1, true, &|| {});
+        crew.share(1, false, &|| {});
+        assert_eq!((crew.threads.len(), crew.balance.rounds), (1, 1));
     }
 
     #[test]
@@ -306,6 +339,7 @@ mod tests {
             for count in [0, 1, 2, 100] {
                 let mut done = vec![0; count];
                 for _ in 0..200 {
+                    fresh();
                     each(threads, &mut done, |job| *job += 1);
                 }
                 assert_eq!(done, vec![200; count], "{threads} threads");
@@ -322,6 +356,7 @@ mod tests {
     fn no_more_threads_than_asked_for() {
         for threads in [4, 2, 3, 2, 1] {
             for _ in 0..200 {
+                fresh();
                 let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
                 each(threads, 0..20, |_| {
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -340,6 +375,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..50 {
+                        fresh();
                         each(2, 0..4, |_| each(2, 0..4, |_| _ = done.fetch_add(1, Ordering::Relaxed)));
                     }
                 });

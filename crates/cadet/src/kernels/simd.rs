@@ -30,11 +30,11 @@ pub(crate) trait Simd: Copy {
     }
 }
 
-/// Asks for a row of 32-bit numbers to be brought near, where the machine can be asked.
+/// Asks for a row of numbers to be brought near, where the machine can be asked.
 #[inline(always)]
 pub(crate) fn prefetch<T>(row: &[T]) {
-    const LINE: usize = 16;
-    for line in row.chunks(LINE) {
+    const LINE: usize = 64;
+    for line in row.chunks(LINE / size_of::<T>()) {
         // SAFETY: a prefetch never faults.
         #[cfg(target_arch = "x86_64")]
         unsafe {
