@@ -28,8 +28,8 @@ struct Chunk {
     times: Option<Vec<u32>>,
 }
 
-/// So many events are dealt out at once, by one thread.
-const PART: usize = 1 << 20;
+/// So many events are dealt out at once, by one thread: few enough to stay in a core's cache.
+const PART: usize = 1 << 17;
 /// So many events should be in a bucket, for it and what sorting it takes to stay in the cache.
 const BUCKET: usize = 1 << 15;
 const MOST_BUCKETS: usize = 1 << 10;
@@ -323,12 +323,9 @@ fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout, most: 
     largest.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).map_or(Ok(()), |largest| most.check(largest))?;
     let buckets = (0..1usize << layout.bucket_bits)
         .into_par_iter()
-        .map(|b| {
+        .map_init(Scratch::default, |scratch, b| {
             let pieces = parts.iter().map(|part| &part.events[part.starts[b]..part.starts[b + 1]]);
-            let mut events = Vec::with_capacity(pieces.clone().map(<[_]>::len).sum());
-            pieces.for_each(|piece| events.extend_from_slice(piece));
-            sort(&mut events, layout.task_bits + layout.instance_bits);
-            Bucket::new(&events, b as u32, layout)
+            Bucket::new(scratch.sort(pieces, layout.task_bits + layout.instance_bits), b as u32, layout)
         })
         .collect();
     Ok(buckets)
@@ -372,29 +369,66 @@ fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
     Part { events, starts, largest: (task, instance) }
 }
 
-/// Sorts by digits, the lowest first.
-fn sort<K: Key, E: Extra>(events: &mut Vec<(K, E)>, bits: u32) {
-    const DIGIT: u32 = 12;
-    if events.len() < 1 << 10 {
-        return events.sort_unstable_by_key(|(key, _)| *key);
-    }
-    let mut other = vec![(K::default(), E::default()); events.len()];
-    let count = bits.div_ceil(DIGIT).max(1);
-    let digit_bits = bits.div_ceil(count);
-    for i in 0..count {
-        let digit = |key: K| (key.get() >> (i * digit_bits)) as usize & ((1 << digit_bits) - 1);
-        let mut places = vec![0usize; 1 << digit_bits];
-        events.iter().for_each(|(key, _)| places[digit(*key)] += 1);
-        let mut sum = 0;
-        for place in &mut places {
-            sum += std::mem::replace(place, sum);
+/// What sorting takes, kept from one bucket to the next: fresh memory is slow.
+#[derive(Default)]
+struct Scratch<K, E> {
+    events: Vec<(K, E)>,
+    other: Vec<(K, E)>,
+    /// Where the next event goes, for each value of each digit.
+    places: Vec<u32>,
+}
+
+impl<K: Key, E: Extra> Scratch<K, E> {
+    /// Sorts the events of some pieces by digits, the lowest first.
+    fn sort<'a, 'p>(
+        &'a mut self,
+        pieces: impl Iterator<Item = &'p [(K, E)]> + Clone,
+        bits: u32,
+    ) -> &'a [(K, E)]
+    where
+        (K, E): 'p,
+    {
+        const DIGIT: u32 = 14;
+        let total = pieces.clone().map(<[_]>::len).sum();
+        // Too few to be worth it, or more than can be counted.
+        if !(1 << 10..u32::MAX as usize).contains(&total) {
+            self.events.clear();
+            pieces.for_each(|piece| self.events.extend_from_slice(piece));
+            self.events.sort_unstable_by_key(|(key, _)| *key);
+            return &self.events;
         }
-        for event in events.iter() {
-            let place = &mut places[digit(event.0)];
-            other[*place] = *event;
-            *place += 1;
+        let count = bits.div_ceil(DIGIT).max(1);
+        let digit_bits = bits.div_ceil(count);
+        let digit = |i: u32, key: K| (key.get() >> (i * digit_bits)) as usize & ((1 << digit_bits) - 1);
+        self.places.clear();
+        self.places.resize((count as usize) << digit_bits, 0);
+        // A piece stays in the nearest cache while its digits are counted.
+        for piece in pieces.clone() {
+            for (i, places) in (0..).zip(self.places.chunks_exact_mut(1 << digit_bits)) {
+                piece.iter().for_each(|(key, _)| places[digit(i, *key)] += 1);
+            }
         }
-        std::mem::swap(events, &mut other);
+        for events in [&mut self.events, &mut self.other] {
+            events.resize(events.len().max(total), (K::default(), E::default()));
+        }
+        let (mut from, mut to) = (&mut self.events[..total], &mut self.other[..total]);
+        for (i, places) in (0..).zip(self.places.chunks_exact_mut(1 << digit_bits)) {
+            let mut sum = 0;
+            for place in places.iter_mut() {
+                sum += std::mem::replace(place, sum);
+            }
+            let mut put = |event: &(K, E)| {
+                let place = &mut places[digit(i, event.0)];
+                to[*place as usize] = *event;
+                *place += 1;
+            };
+            match i {
+                0 => pieces.clone().for_each(|piece| piece.iter().for_each(&mut put)),
+                _ => from.iter().for_each(put),
+            }
+            std::mem::swap(&mut from, &mut to);
+        }
+        from
     }
 }
 
@@ -426,26 +460,25 @@ impl Bucket {
         instances.reserve_exact(sorted.len());
         weights.reserve_exact(if E::WEIGHTED { sorted.len() } else { 0 });
         last.reserve_exact(if E::TIMED { sorted.len() } else { 0 });
-        for run in sorted.chunk_by(|a, b| a.0 == b.0) {
-            let key = run[0].0.get();
-            let task = ((key >> layout.instance_bits) as u32) << layout.bucket_bits | number;
-            if rows.last().is_none_or(|row| row.task != task) {
-                rows.push(Row { task, length: 0, repeats: 0 });
+        let task = |key: K| (key.get() >> layout.instance_bits) as u32;
+        for row in sorted.chunk_by(|a, b| task(a.0) == task(b.0)) {
+            let (start, before) = (instances.len(), repeats.len());
+            for run in row.chunk_by(|a, b| a.0 == b.0) {
+                if run.len() > 1 {
+                    let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
+                    repeats.push(((instances.len() - start) as u32, count));
+                }
+                if E::WEIGHTED {
+                    weights.push(weight(run));
+                }
+                if E::TIMED {
+                    last.push(run.iter().map(|(_, extra)| extra.time()).max().unwrap_or(0));
+                }
+                instances.push((run[0].0.get() & ((1 << layout.instance_bits) - 1)) as u32);
             }
-            let at = rows.len() - 1;
-            let row = &mut rows[at];
-            if run.len() > 1 {
-                repeats.push((row.length, u32::try_from(run.len()).unwrap_or(u32::MAX)));
-                row.repeats += 1;
-            }
-            row.length += 1;
-            if E::WEIGHTED {
-                weights.push(weight(run));
-            }
-            if E::TIMED {
-                last.push(run.iter().map(|(_, extra)| extra.time()).max().unwrap_or(0));
-            }
-            instances.push((key & ((1 << layout.instance_bits) - 1)) as u32);
+            let task = task(row[0].0) << layout.bucket_bits | number;
+            let length = (instances.len() - start) as u32;
+            rows.push(Row { task, length, repeats: (repeats.len() - before) as u32 });
         }
         bucket
     }

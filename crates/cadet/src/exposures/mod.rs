@@ -105,8 +105,12 @@ impl Exposures {
         if !offsets.windows(2).all(ascending) {
             return Err(Error::config("exposures", "the instances of a task must ascend"));
         }
-        if let Some(worst) = instances.iter().max().filter(|i| **i as usize >= instance_count) {
-            return shape("instances", instance_count, *worst as usize + 1);
+        // The last instance of a row is its largest.
+        let last = |row: &[u64]| instances[row[0] as usize..row[1] as usize].last().copied();
+        if let Some(worst) =
+            offsets.windows(2).filter_map(last).max().filter(|i| *i as usize >= instance_count)
+        {
+            return shape("instances", instance_count, worst as usize + 1);
         }
         if weights.as_ref().is_some_and(|w| w.iter().any(|w| !(w.is_finite() && *w > 0.0))) {
             return Err(Error::config("exposures", "weights must be finite and above 0"));
