@@ -3,6 +3,7 @@
 //! A block looks names up in the ids known so far, read-only. Names that are new get numbers of the
 //! block's own, marked with the top bit; the one thread that merges the blocks, in file order, then
 //! numbers just those. So the numbering follows first appearance, whatever the number of threads.
+//! Integers are cheaper to number twice than to tell apart, so a block may list one that is new as often as it comes up.
 
 use cadet::{Error, ExposuresBuilder, IdRef, Ids, Result};
 
@@ -36,8 +37,8 @@ pub(crate) struct Block {
     pub(crate) times: Option<Vec<u32>>,
     /// What [`crate::time::event_number`] makes of the events' ids.
     pub(crate) event_ids: Option<Vec<u64>>,
-    pub(crate) users: Ids,
-    pub(crate) items: Ids,
+    pub(crate) users: New,
+    pub(crate) items: New,
     /// All rows, the bad ones included.
     pub(crate) rows: u64,
     pub(crate) bad: BadRows,
@@ -70,8 +71,8 @@ impl Block {
         if self.users.is_empty() {
             return Ok(0);
         }
-        number_all(strangers, &self.users)?;
-        self.users = Ids::new();
+        self.users.number_all(strangers)?;
+        self.users = New::default();
         let known: Vec<bool> = self.events.iter().map(|event| *event as u32 & NEW == 0).collect();
         self.keep(&known);
         Ok((known.len() - self.events.len()) as u64)
@@ -89,9 +90,9 @@ impl Block {
     /// Adds good rows of integers.
     pub(crate) fn push_ints(&mut self, known: Known<'_>, batch: &mut IntBatch) -> Result<()> {
         batch.numbers.clear();
-        number_ints(known.users, &mut self.users, &batch.users, &mut batch.numbers)?;
+        number_ints(known.users, &mut self.users, batch.users.iter().copied(), &mut batch.numbers)?;
         let users = batch.numbers.len();
-        number_ints(known.items, &mut self.items, &batch.items, &mut batch.numbers)?;
+        number_ints(known.items, &mut self.items, batch.items.iter().copied(), &mut batch.numbers)?;
         let (users, items) = batch.numbers.split_at(users);
         self.rows += users.len() as u64;
         self.push_all(users, items);
@@ -107,8 +108,8 @@ impl Block {
     /// Gives the new names their numbers; this is what has to happen in file order.
     pub(crate) fn number(self, users: &mut Ids, items: &mut Ids) -> Result<Numbered> {
         Ok(Numbered {
-            users: number_all(users, &self.users)?,
-            items: number_all(items, &self.items)?,
+            users: self.users.number_all(users)?,
+            items: self.items.number_all(items)?,
             events: self.events,
             weights: self.weights,
             times: self.times,
@@ -150,30 +151,103 @@ impl IntBatch {
     }
 }
 
+/// The names of a block that were not known before it, in order of first appearance.
+#[derive(Debug, Default)]
+pub(crate) struct New {
+    /// Integers as they came up, more than once if they did. Empty in a block parsed without known ids.
+    ints: Vec<i64>,
+    /// What came after them, each name once.
+    pub(crate) ids: Ids,
+}
+
+impl New {
+    /// More integers than these are told apart by the block: numbering them is work for one thread alone.
+    const MOST_INTS: usize = 1 << 17;
+
+    pub(crate) fn promote(&mut self) {
+        self.ids.promote();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ints.is_empty() && self.ids.is_empty()
+    }
+
+    /// A marked number for a name that is not known.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, name: IdRef<'_>) -> Result<u32> {
+        let own = self.ids.intern(name)?;
+        Ok(checked(own.saturating_add(self.ints.len() as u32))? | NEW)
+    }
+
+    /// A marked number for an integer that is not known, while others are.
+    #[inline]
+    fn list(&mut self, value: i64) -> Result<u32> {
+        if !self.ids.is_empty() || self.ints.len() == Self::MOST_INTS {
+            return self.add(IdRef::Int(value));
+        }
+        self.ints.push(value);
+        Ok((self.ints.len() - 1) as u32 | NEW)
+    }
+
+    /// The numbers that `ids` has or makes for all of these.
+    fn number_all(&self, ids: &mut Ids) -> Result<Vec<u32>> {
+        let mut numbers = Vec::with_capacity(self.ints.len() + self.ids.len());
+        // A lookup mostly waits for memory: here some wait together.
+        for values in self.ints.chunks(32) {
+            let start = numbers.len();
+            numbers.extend(values.iter().map(|value| ids.get_int(*value)));
+            for (value, number) in values.iter().zip(&mut numbers[start..]) {
+                if *number == u32::MAX {
+                    *number = checked(ids.intern(IdRef::Int(*value))?)?;
+                }
+            }
+        }
+        if matches!(self.ids.names(), cadet::Names::Str { .. }) {
+            ids.promote();
+        }
+        for own in 0..self.ids.len() as u32 {
+            numbers.push(checked(ids.intern(self.ids.name(own))?)?);
+        }
+        Ok(numbers)
+    }
+}
+
 /// The numbers of integers, looked up together first and then one by one where they are new.
-pub(crate) fn number_ints(known: &Ids, new: &mut Ids, values: &[i64], into: &mut Vec<u32>) -> Result<()> {
+pub(crate) fn number_ints(
+    known: &Ids,
+    new: &mut New,
+    values: impl Iterator<Item = i64> + Clone,
+    into: &mut Vec<u32>,
+) -> Result<()> {
     let start = into.len();
-    into.extend(values.iter().map(|value| known.get_int(*value)));
-    for (value, number) in values.iter().zip(&mut into[start..]) {
+    into.extend(values.clone().map(|value| known.get_int(value)));
+    for (value, number) in values.zip(&mut into[start..]) {
         if *number == u32::MAX {
-            *number = match new.get_int(*value) {
-                u32::MAX => add(new, IdRef::Int(*value))?,
-                own => own | NEW,
-            };
+            *number = number_int(known, new, value)?;
         }
     }
     Ok(())
 }
 
+/// A marked number for an integer that is not known.
+#[inline]
+pub(crate) fn number_int(known: &Ids, new: &mut New, value: i64) -> Result<u32> {
+    match known.is_empty() {
+        true => new.add(IdRef::Int(value)),
+        false => new.list(value),
+    }
+}
+
 /// The numbers of strings, looked up together first and then one by one where they are new.
-pub(crate) fn number_strings(known: &Ids, new: &mut Ids, names: &[&str]) -> Result<Vec<u32>> {
+pub(crate) fn number_strings(known: &Ids, new: &mut New, names: &[&str]) -> Result<Vec<u32>> {
     let mut numbers = known.get_all(names);
     let unknown: Vec<usize> = (0..names.len()).filter(|i| numbers[*i] == u32::MAX).collect();
-    let own = new.get_all(&unknown.iter().map(|i| names[*i]).collect::<Vec<_>>());
+    let own = new.ids.get_all(&unknown.iter().map(|i| names[*i]).collect::<Vec<_>>());
     for (i, own) in unknown.into_iter().zip(own) {
         numbers[i] = match own {
-            u32::MAX => add(new, IdRef::Str(names[i]))?,
-            own => own | NEW,
+            u32::MAX => new.add(IdRef::Str(names[i]))?,
+            own => (own + new.ints.len() as u32) | NEW,
         };
     }
     Ok(numbers)
@@ -196,7 +270,8 @@ impl Numbered {
                 0 => marked,
                 _ => new[(marked & !NEW) as usize],
             };
-            for event in &mut self.events {
+            const EITHER: u64 = (NEW as u64) << 32 | NEW as u64;
+            for event in self.events.iter_mut().filter(|event| **event & EITHER != 0) {
                 let user = place(*event as u32, &self.users);
                 let item = place((*event >> 32) as u32, &self.items);
                 *event = u64::from(item) << 32 | u64::from(user);
@@ -208,18 +283,11 @@ impl Numbered {
 
 /// The number of a name: a known one, or a marked one among the new.
 #[inline]
-pub(crate) fn number(known: &Ids, new: &mut Ids, name: IdRef<'_>) -> Result<u32> {
+pub(crate) fn number(known: &Ids, new: &mut New, name: IdRef<'_>) -> Result<u32> {
     match known.get(name) {
         Some(number) => Ok(number),
-        None => add(new, name),
+        None => new.add(name),
     }
-}
-
-/// A marked number for a name that is not known.
-#[cold]
-#[inline(never)]
-fn add(new: &mut Ids, name: IdRef<'_>) -> Result<u32> {
-    Ok(checked(new.intern(name)?)? | NEW)
 }
 
 fn checked(number: u32) -> Result<u32> {
@@ -229,9 +297,32 @@ fn checked(number: u32) -> Result<u32> {
     }
 }
 
-fn number_all(ids: &mut Ids, new: &Ids) -> Result<Vec<u32>> {
-    if matches!(new.names(), cadet::Names::Str { .. }) {
-        ids.promote();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_names_are_numbered_by_first_appearance() {
+        let (mut known, mut new, mut numbers) = (Ids::new(), New::default(), Vec::new());
+        known.intern(IdRef::Int(7)).unwrap();
+        let mut ids = known.clone();
+        // More than are listed, most of them twice, and strings between and after them.
+        let values = || (0..New::MOST_INTS as i64).map(|i| i * i % 99_991 * 50).chain([7, -1]);
+        let names = ["x", "50", "-1"];
+        let mut expected = Vec::new();
+        for _ in 0..2 {
+            number_ints(&known, &mut new, values(), &mut numbers).unwrap();
+            numbers.extend(number_strings(&known, &mut new, &names).unwrap());
+            expected.extend(values().map(|value| ids.intern(IdRef::Int(value)).unwrap()));
+            expected.extend(names.iter().map(|name| ids.intern(IdRef::Str(name)).unwrap()));
+        }
+        let mut merged = known;
+        let own = new.number_all(&mut merged).unwrap();
+        let found: Vec<u32> = numbers
+            .iter()
+            .map(|number| if number & NEW == 0 { *number } else { own[(number & !NEW) as usize] })
+            .collect();
+        assert!(found == expected);
+        assert_eq!(merged.names(), ids.names());
     }
-    (0..new.len() as u32).map(|n| checked(ids.intern(new.name(n))?)).collect()
 }

@@ -463,7 +463,7 @@ mod tests {
         Ok((0..block.events.len())
             .map(|row| {
                 let (user, item) = Block::own_numbers(block.events[row]);
-                (block.users.name(user).to_string(), block.items.name(item).to_string())
+                (block.users.ids.name(user).to_string(), block.items.ids.name(item).to_string())
             })
             .collect())
     }

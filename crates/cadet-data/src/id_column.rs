@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_schema::DataType;
 use cadet::{At, Error, IdRef, Ids, Result};
 
-use crate::block::{number, number_ints, number_strings};
+use crate::block::{New, number, number_ints, number_strings};
 use crate::parquet::Table;
 use crate::skipped::{Fault, clip};
 
@@ -83,18 +83,15 @@ impl Numberer {
         column: &ArrayRef,
         good: Option<&[bool]>,
         known: &Ids,
-        new: &mut Ids,
+        new: &mut New,
         into: &mut Vec<u32>,
     ) -> Result<()> {
         match column.data_type() {
             DataType::Int64 => {
-                let values = column.as_primitive::<Int64Type>().values();
+                let values = column.as_primitive::<Int64Type>().values().iter().copied();
                 match good {
                     None => number_ints(known, new, values, into),
-                    Some(_) => {
-                        let values: Vec<i64> = kept(values.iter().copied(), good).collect();
-                        number_ints(known, new, &values, into)
-                    }
+                    Some(_) => number_ints(known, new, kept(values, good), into),
                 }
             }
             DataType::Int32 => narrow::<Int32Type>(column, good, known, new, into),
@@ -131,7 +128,7 @@ impl Numberer {
         column: &ArrayRef,
         good: Option<&[bool]>,
         known: &Ids,
-        new: &mut Ids,
+        new: &mut New,
         into: &mut Vec<u32>,
     ) -> Result<()> {
         let unexpected = || Error::config("ids", "a dictionary of other things than strings");
@@ -165,7 +162,10 @@ impl Numberer {
     }
 }
 
-fn kept<T>(values: impl Iterator<Item = T>, good: Option<&[bool]>) -> impl Iterator<Item = T> {
+fn kept<T>(
+    values: impl Iterator<Item = T> + Clone,
+    good: Option<&[bool]>,
+) -> impl Iterator<Item = T> + Clone {
     values.enumerate().filter(move |(row, _)| good.is_none_or(|good| good[*row])).map(|(_, v)| v)
 }
 
@@ -173,10 +173,9 @@ fn narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     column: &ArrayRef,
     good: Option<&[bool]>,
     known: &Ids,
-    new: &mut Ids,
+    new: &mut New,
     into: &mut Vec<u32>,
 ) -> Result<()> {
     let values = column.as_primitive::<T>().values().iter().map(|value| (*value).into());
-    let values: Vec<i64> = kept(values, good).collect();
-    number_ints(known, new, &values, into)
+    number_ints(known, new, kept(values, good), into)
 }

@@ -113,7 +113,7 @@ impl PairReader {
             }
             if let Some(block) = self.blocks.pop_front() {
                 let Block { events, users, items, .. } = block;
-                let (users, items) = (Arc::new(users), Arc::new(items));
+                let (users, items) = (Arc::new(users.ids), Arc::new(items.ids));
                 self.block = Some(Cut { users, items, events, gone: 0 });
                 continue;
             }

@@ -13,6 +13,7 @@ use arrow_schema::{ArrowError, DataType, Field, Fields};
 use cadet::{At, Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
+use parquet::basic::Type;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -110,6 +111,34 @@ impl Table {
             return Err(Error::data(self.path(), At::Row(row + 1), what));
         }
         Ok(())
+    }
+
+    /// The pages of a column in a row group, where it has integers, signed and in a row, and the footer knows of no nulls.
+    pub(crate) fn int_pages(&self, group: usize, column: usize) -> Option<IntPages<'_>> {
+        let width = match self.data_type(column) {
+            DataType::Int64 => 8,
+            DataType::Int32 => 4,
+            _ => return None,
+        };
+        let schema = self.metadata.file_metadata().schema_descr();
+        let leaf = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == column)?;
+        let about = schema.column(leaf);
+        let wanted = if width == 8 { Type::INT64 } else { Type::INT32 };
+        let (nullable, group) = (about.max_def_level() > 0, self.metadata.row_group(group));
+        let chunk = group.column(leaf);
+        let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+        if about.physical_type() != wanted
+            || about.max_def_level() > 1
+            || about.max_rep_level() > 0
+            || (nullable && nulls != Some(0))
+        {
+            return None;
+        }
+        let pages = guard(self.path(), At::File, || {
+            let file = self.file.open().map_err(|e| ParquetError::External(Box::new(e)))?;
+            SerializedPageReader::new(Arc::new(file), chunk, group.num_rows() as usize, None)
+        });
+        Some(IntPages { pages: Checked(pages.ok()?), path: self.path(), width, nullable })
     }
 
     fn levels(&self, columns: &[usize], dictionaries: bool) -> ParquetResult<FieldLevels> {
@@ -285,6 +314,23 @@ impl Iterator for OneChunk {
 }
 
 impl PageIterator for OneChunk {}
+
+/// The pages of a column of integers.
+pub(crate) struct IntPages<'a> {
+    pages: Checked,
+    path: &'a Path,
+    /// Bytes in a value.
+    pub(crate) width: usize,
+    /// Whether values could be null.
+    pub(crate) nullable: bool,
+}
+
+impl IntPages<'_> {
+    /// The next page, `Some(None)` at the end, `None` where it cannot be read.
+    pub(crate) fn next(&mut self) -> Option<Option<Page>> {
+        guard(self.path, At::File, || self.pages.get_next_page()).ok()
+    }
+}
 
 /// Pages whose declared counts are possible; memory is set aside by these counts.
 struct Checked(SerializedPageReader<File>);

@@ -21,6 +21,7 @@ use crate::cut::{Cutter, Raw};
 use crate::exposures::Columns;
 use crate::id_column::{Numberer, check_type, good_rows};
 use crate::ndjson;
+use crate::pages::IntColumn;
 use crate::parquet::Table;
 use crate::skipped::{Fault, clip, no_column, one_column};
 use crate::source::{self, Format, Input};
@@ -38,6 +39,10 @@ pub(crate) enum Shape {
 const BLOCKS_PER_THREAD: usize = 4;
 /// Row groups are read ahead of their turn up to this many rows.
 const ROWS_PER_WAVE: u64 = 4 << 20;
+/// So many rows of integers are numbered at a time: few enough for the nearest cache.
+const INTS: u64 = 1 << 11;
+/// What the footer says is a hint, not to be trusted with more than a little memory.
+const MOST_RESERVED: u64 = 1 << 20;
 
 /// Rows of one file on their way in.
 pub(crate) enum Stream {
@@ -370,10 +375,16 @@ fn read_group(
     known: Known<'_>,
     skip_bad: bool,
 ) -> Result<Block> {
+    match read_ints(table, wanted, group, known, skip_bad) {
+        Some(block) => Ok(block),
+        None => read_any(table, wanted, group, known, skip_bad),
+    }
+}
+
+fn read_any(table: &Table, wanted: &Wanted, group: usize, known: Known<'_>, skip_bad: bool) -> Result<Block> {
     let (weights, times, events) = (wanted.weight.is_some(), wanted.time.is_some(), wanted.event.is_some());
     let mut block = Block::new(skip_bad, Extras { weights, times, events });
-    // What the footer says is a hint, not to be trusted with more than a little memory.
-    block.events.reserve(table.group_rows()[group].min(1 << 20) as usize);
+    block.events.reserve(table.group_rows()[group].min(MOST_RESERVED) as usize);
     let mut columns = vec![wanted.user, wanted.item];
     columns.extend([wanted.weight, wanted.time, wanted.event].into_iter().flatten());
     columns.sort_unstable();
@@ -436,6 +447,35 @@ fn read_group(
     Ok(block)
 }
 
+/// A row group of nothing but sound integers; `None` where there may be something else.
+fn read_ints(
+    table: &Table,
+    wanted: &Wanted,
+    group: usize,
+    known: Known<'_>,
+    skip_bad: bool,
+) -> Option<Block> {
+    if wanted.weight.or(wanted.time).or(wanted.event).is_some() {
+        return None;
+    }
+    let mut users = IntColumn::open(table, group, wanted.user)?;
+    let mut items = IntColumn::open(table, group, wanted.item)?;
+    let mut block = Block::new(skip_bad, Extras::default());
+    let rows = table.group_rows()[group];
+    block.events.reserve(rows.min(MOST_RESERVED) as usize);
+    let (mut user_numbers, mut item_numbers) = (Vec::new(), Vec::new());
+    while block.rows < rows {
+        let many = (rows - block.rows).min(INTS);
+        user_numbers.clear();
+        item_numbers.clear();
+        users.number(many as usize, known.users, &mut block.users, &mut user_numbers)?;
+        items.number(many as usize, known.items, &mut block.items, &mut item_numbers)?;
+        block.push_all(&user_numbers, &item_numbers);
+        block.rows += many;
+    }
+    (users.is_done() && items.is_done()).then_some(block)
+}
+
 /// Weights of any numeric type; a null is NaN, which is no weight.
 fn weights(column: &ArrayRef) -> Vec<f32> {
     let value = |row: usize| match column.data_type() {
@@ -452,4 +492,185 @@ fn weights(column: &ArrayRef) -> Vec<f32> {
         _ => f32::NAN,
     };
     (0..column.len()).map(|row| if column.is_null(row) { f32::NAN } else { value(row) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Int32Array, Int64Array, StringArray};
+    use cadet::{Exposures, ExposuresBuilder, IdRef, Ids, Names};
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::{Compression, Encoding, ZstdLevel};
+    use parquet::file::properties::{
+        EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+    };
+
+    use super::*;
+
+    type Told = (Names, Names, Exposures);
+
+    /// What a block says, in words that do not depend on how it was read.
+    fn told(block: Block, known: &(Ids, Ids)) -> Told {
+        let (mut users, mut items) = known.clone();
+        let mut builder = ExposuresBuilder::new();
+        block.number(&mut users, &mut items).unwrap().flush(&mut builder).unwrap();
+        let exposures = builder.build(items.len(), users.len()).unwrap();
+        (users.names().clone(), items.names().clone(), exposures)
+    }
+
+    /// Each row group as the quick road and the long one tell it.
+    fn both(path: &Path, known: &(Ids, Ids)) -> Result<Vec<(Option<Told>, Result<Told>)>> {
+        let Input::Parquet(file) = source::open(path)? else { panic!("no Parquet file") };
+        let ParquetStream { table, wanted, rows, .. } =
+            ParquetStream::open(Table::open(file)?, &Columns::default(), true)?;
+        let (users, items) = known;
+        let read = |group| {
+            let known_ids = Known { users, items };
+            let quick = read_ints(&table, &wanted, group, known_ids, false);
+            let any = read_any(&table, &wanted, group, known_ids, false);
+            let one = read_group(&table, &wanted, group, known_ids, false);
+            assert_eq!(one.is_ok(), any.is_ok());
+            (quick.map(|block| told(block, known)), any.map(|block| told(block, known)))
+        };
+        Ok((0..rows.len()).map(read).collect())
+    }
+
+    /// Users, items and whether they may be null.
+    fn write(
+        path: &Path,
+        users: ArrayRef,
+        items: ArrayRef,
+        nullable: bool,
+        properties: WriterPropertiesBuilder,
+    ) {
+        let columns = [("user_id", users, nullable), ("item_id", items, nullable)];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let file = std::fs::File::create(path).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties.build())).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+
+    fn random(i: i64) -> i64 {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 20
+    }
+
+    fn long(rows: i64) -> ArrayRef {
+        let value = |i| if random(i) % 7 == 0 { random(i) } else { random(i) % 300 };
+        Arc::new(Int64Array::from_iter_values((0..rows).map(value)))
+    }
+
+    fn short(rows: i64) -> ArrayRef {
+        Arc::new(Int32Array::from_iter_values(
+            (0..rows).map(|i| (random(i + rows) % 2000) as i32 / (1 + i as i32 / 500)),
+        ))
+    }
+
+    /// Small pages, each column with its own lengths, in two row groups.
+    fn small_pages() -> WriterPropertiesBuilder {
+        WriterProperties::builder()
+            .set_max_row_group_row_count(Some(5000))
+            .set_data_page_size_limit(3000)
+            .set_write_batch_size(37)
+    }
+
+    fn layouts() -> Vec<WriterPropertiesBuilder> {
+        let zstd = Compression::ZSTD(ZstdLevel::try_new(1).unwrap());
+        let mixed = |version| {
+            // The dictionary is full after a few pages; what comes after it is plain.
+            small_pages()
+                .set_dictionary_page_size_limit(1500)
+                .set_writer_version(version)
+                .set_encoding(Encoding::PLAIN)
+        };
+        vec![
+            WriterProperties::builder(),
+            small_pages(),
+            small_pages().set_compression(zstd).set_writer_version(WriterVersion::PARQUET_2_0),
+            small_pages().set_dictionary_enabled(false),
+            small_pages().set_dictionary_enabled(false).set_encoding(Encoding::PLAIN).set_compression(zstd),
+            small_pages().set_column_dictionary_enabled("user_id".into(), false).set_compression(zstd),
+            mixed(WriterVersion::PARQUET_1_0),
+            mixed(WriterVersion::PARQUET_2_0),
+        ]
+    }
+
+    /// Nothing, and a few of the ids that will come up.
+    fn known() -> [(Ids, Ids); 2] {
+        let mut some = (Ids::new(), Ids::new());
+        for i in 0..200 {
+            some.0.intern(IdRef::Int(i * 2)).unwrap();
+            some.1.intern(IdRef::Int(i * 3)).unwrap();
+        }
+        [(Ids::new(), Ids::new()), some]
+    }
+
+    #[test]
+    fn both_roads_tell_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        for layout in layouts() {
+            for nullable in [false, true] {
+                for (users, items) in [(long(9000), short(9000)), (short(9000), long(9000))] {
+                    write(&path, users, items, nullable, layout.clone());
+                    for known in known() {
+                        for (quick, any) in both(&path, &known).unwrap() {
+                            assert!(quick.unwrap() == any.unwrap());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_quick_road_leaves_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let nulls: ArrayRef = Arc::new(Int64Array::from_iter((0..9000).map(|i| (i != 8000).then_some(i))));
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..9000).map(|i| i.to_string())));
+        let unknown = || small_pages().set_statistics_enabled(EnabledStatistics::None);
+        let delta =
+            || small_pages().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
+        for (users, layout, quick) in [
+            (nulls.clone(), small_pages(), [true, false]),
+            (nulls, unknown(), [false, false]),
+            (texts, small_pages(), [false, false]),
+            (long(9000), delta(), [false, false]),
+        ] {
+            write(&path, users, short(9000), true, layout);
+            let told = both(&path, &known()[1]).unwrap();
+            assert_eq!(told.iter().map(|(quick, _)| quick.is_some()).collect::<Vec<_>>(), quick);
+        }
+    }
+
+    #[test]
+    fn a_broken_page_is_left_to_the_long_road() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        let [_, known] = known();
+        let (mut refused, mut same) = (0, 0);
+        for (i, layout) in layouts().into_iter().enumerate() {
+            let nullable = i % 2 == 1;
+            write(&path, long(150), short(150), nullable, layout.set_data_page_size_limit(300));
+            let good = std::fs::read(&path).unwrap();
+            for at in (4 + i..good.len()).step_by(11) {
+                let mut bytes = good.clone();
+                bytes[at] ^= [0x01, 0x80, 0xff, 0x10][at % 4];
+                std::fs::write(&path, bytes).unwrap();
+                for (quick, any) in both(&path, &known).into_iter().flatten() {
+                    match (quick, any) {
+                        (Some(quick), any) => assert!(quick == any.unwrap(), "byte {at}"),
+                        (None, Err(error)) => {
+                            assert!(error.to_string().contains(" row "), "{error}");
+                            refused += 1;
+                        }
+                        (None, Ok(_)) => same += 1,
+                    }
+                }
+            }
+        }
+        assert!(refused > 10 && same < refused, "{refused} {same}");
+    }
 }

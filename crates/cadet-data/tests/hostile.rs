@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use cadet_data::{Columns, PairReader, ReadOptions, UserOptions, read_exposures, read_labels, read_users};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -45,6 +45,11 @@ fn parquets() -> Vec<Vec<u8>> {
     let columns: [(&str, ArrayRef); 3] =
         [("user_id", Arc::new(users)), ("item_id", Arc::new(items)), ("weight", Arc::new(weights))];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let ints: [(&str, ArrayRef); 2] = [
+        ("user_id", Arc::new(Int64Array::from_iter_values((0..300).map(|i| i * i % 40)))),
+        ("item_id", Arc::new(Int32Array::from_iter_values((0..300).map(|i| i * 7 % 90)))),
+    ];
+    let ints = RecordBatch::try_from_iter(ints).unwrap();
     let plain = || WriterProperties::builder().set_max_row_group_row_count(Some(120));
     let delta = |strings: Encoding| {
         plain()
@@ -55,18 +60,24 @@ fn parquets() -> Vec<Vec<u8>> {
             .set_column_encoding("weight".into(), Encoding::BYTE_STREAM_SPLIT)
     };
     let zstd = Compression::ZSTD(ZstdLevel::try_new(1).unwrap());
+    let small_pages = || plain().set_data_page_size_limit(200).set_write_batch_size(16);
+    let v2 = || small_pages().set_writer_version(WriterVersion::PARQUET_2_0);
     [
-        plain(),
-        plain().set_compression(Compression::SNAPPY).set_writer_version(WriterVersion::PARQUET_2_0),
-        plain().set_compression(zstd).set_dictionary_enabled(false),
-        delta(Encoding::DELTA_LENGTH_BYTE_ARRAY),
-        delta(Encoding::DELTA_BYTE_ARRAY).set_compression(Compression::LZ4_RAW),
+        (&ints, small_pages()),
+        (&ints, small_pages().set_dictionary_page_size_limit(100)),
+        (&ints, v2().set_dictionary_page_size_limit(100).set_encoding(Encoding::PLAIN)),
+        (&ints, small_pages().set_dictionary_enabled(false).set_compression(zstd)),
+        (&batch, plain()),
+        (&batch, plain().set_compression(Compression::SNAPPY).set_writer_version(WriterVersion::PARQUET_2_0)),
+        (&batch, plain().set_compression(zstd).set_dictionary_enabled(false)),
+        (&batch, delta(Encoding::DELTA_LENGTH_BYTE_ARRAY)),
+        (&batch, delta(Encoding::DELTA_BYTE_ARRAY).set_compression(Compression::LZ4_RAW)),
     ]
     .into_iter()
-    .map(|properties| {
+    .map(|(batch, properties)| {
         let mut bytes = Vec::new();
         let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).unwrap();
-        writer.write(&batch).unwrap();
+        writer.write(batch).unwrap();
         writer.close().unwrap();
         bytes
     })
@@ -158,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_parquet(which in 0usize..5, changes in prop::collection::vec(change(), 1..4)) {
+    fn changed_parquet(which in 0usize..9, changes in prop::collection::vec(change(), 1..4)) {
         thread_local!(static GOOD: Vec<Vec<u8>> = parquets());
         let mut bytes = GOOD.with(|good| good[which].clone());
         apply(&mut bytes, &changes);
@@ -168,12 +179,12 @@ proptest! {
 
 #[test]
 fn the_good_files_are_read() {
-    for bytes in parquets() {
+    for (i, bytes) in parquets().into_iter().enumerate() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.parquet");
         std::fs::write(&path, bytes).unwrap();
         let options = ReadOptions { skip_bad: true, ..ReadOptions::default() };
         let log = read_exposures(&[path], &options, &|_| {}).unwrap();
-        assert_eq!((log.rows, log.skipped.total), (300, 18));
+        assert_eq!((log.rows, log.skipped.total), (300, if i < 4 { 0 } else { 18 }));
     }
 }
