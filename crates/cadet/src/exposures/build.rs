@@ -128,10 +128,10 @@ impl ExposuresBuilder {
         let mut future = Self::default();
         for chunk in &mut self.chunks {
             let mut past = Chunk::default();
-            for i in 0..chunk.keys.len() {
-                let (key, weight, time) = chunk.event(i);
+            for (i, key) in chunk.keys.iter().enumerate() {
+                let (weight, time) = (chunk.weight(i), chunk.time(i));
                 let side = if time == 0 || time < cut { &mut past } else { future.open() };
-                side.push((key >> 32) as u32, key as u32, weight, time);
+                side.push((*key >> 32) as u32, *key as u32, weight, time);
             }
             *chunk = past;
         }
@@ -186,9 +186,12 @@ impl Chunk {
         self.keys.push(u64::from(task) << 32 | u64::from(instance));
     }
 
-    fn event(&self, i: usize) -> (u64, f32, u32) {
-        let weight = self.weights.as_ref().map_or(1.0, |weights| weights[i]);
-        (self.keys[i], weight, self.times.as_ref().map_or(0, |times| times[i]))
+    fn weight(&self, event: usize) -> f32 {
+        self.weights.as_ref().map_or(1.0, |weights| weights[event])
+    }
+
+    fn time(&self, event: usize) -> u32 {
+        self.times.as_ref().map_or(0, |times| times[event])
     }
 }
 
@@ -196,7 +199,7 @@ impl Chunk {
 trait Extra: Copy + Default + Send + Sync {
     const WEIGHTED: bool;
     const TIMED: bool;
-    fn new(weight: f32, time: u32) -> Self;
+    fn of(chunk: &Chunk, event: usize) -> Self;
     fn weight(self) -> f32;
     fn time(self) -> u32;
 }
@@ -204,7 +207,7 @@ trait Extra: Copy + Default + Send + Sync {
 impl Extra for () {
     const WEIGHTED: bool = false;
     const TIMED: bool = false;
-    fn new(_: f32, _: u32) -> Self {}
+    fn of(_: &Chunk, _: usize) -> Self {}
     fn weight(self) -> f32 {
         1.0
     }
@@ -216,8 +219,8 @@ impl Extra for () {
 impl Extra for u32 {
     const WEIGHTED: bool = false;
     const TIMED: bool = true;
-    fn new(_: f32, time: u32) -> Self {
-        time
+    fn of(chunk: &Chunk, event: usize) -> Self {
+        chunk.time(event)
     }
     fn weight(self) -> f32 {
         1.0
@@ -230,8 +233,8 @@ impl Extra for u32 {
 impl Extra for (f32, u32) {
     const WEIGHTED: bool = true;
     const TIMED: bool = true;
-    fn new(weight: f32, time: u32) -> Self {
-        (weight, time)
+    fn of(chunk: &Chunk, event: usize) -> Self {
+        (chunk.weight(event), chunk.time(event))
     }
     fn weight(self) -> f32 {
         self.0
@@ -359,10 +362,9 @@ fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
     let mut places = starts.clone();
     let mut events = vec![(K::default(), E::default()); starts[buckets]];
     for chunk in chunks {
-        for i in 0..chunk.keys.len() {
-            let (event, weight, time) = chunk.event(i);
-            let place = &mut places[bucket(event)];
-            events[*place] = (key(event), E::new(weight, time));
+        for (i, event) in chunk.keys.iter().enumerate() {
+            let place = &mut places[bucket(*event)];
+            events[*place] = (key(*event), E::of(&chunk, i));
             *place += 1;
         }
     }
@@ -528,7 +530,9 @@ fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposure
             from = part.end;
         }
     }
-    Exposures::from_parts(instances, offsets, rows, counts, weights)?.with_last(last)
+    // Sorted rows are as they should be; only a sum of weights can be too large.
+    super::check_weights(weights.as_deref())?;
+    Ok(Exposures { instance_count: instances, offsets, instances: rows, counts, weights, last })
 }
 
 #[cfg(test)]

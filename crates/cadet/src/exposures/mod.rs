@@ -112,9 +112,7 @@ impl Exposures {
         {
             return shape("instances", instance_count, worst as usize + 1);
         }
-        if weights.as_ref().is_some_and(|w| w.iter().any(|w| !(w.is_finite() && *w > 0.0))) {
-            return Err(Error::config("exposures", "weights must be finite and above 0"));
-        }
+        check_weights(weights.as_deref())?;
         Ok(Self { instance_count, offsets, instances, counts, weights, last: None })
     }
 
@@ -333,6 +331,13 @@ impl Exposures {
         }
         instances.shrink_to_fit();
         Self { instance_count: self.instance_count, offsets, instances, counts, weights, last }
+    }
+}
+
+fn check_weights(weights: Option<&[f32]>) -> Result<()> {
+    match weights.unwrap_or_default().iter().all(|weight| weight.is_finite() && *weight > 0.0) {
+        true => Ok(()),
+        false => Err(Error::config("exposures", "weights must be finite and above 0")),
     }
 }
 
