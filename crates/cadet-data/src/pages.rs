@@ -237,10 +237,11 @@ impl Hybrid {
 
     /// Whether the next `count` numbers are all 1.
     fn is_all_ones(&mut self, bytes: &[u8], count: usize) -> Option<bool> {
+        const TOGETHER: usize = 1 << 12;
         let (mut wanted, mut numbers) = (count, Vec::new());
         while wanted > 0 {
             self.turn(bytes)?;
-            let many = wanted.min(self.left);
+            let many = wanted.min(self.left).min(TOGETHER);
             match self.run {
                 Run::Same(1) => self.left -= many,
                 Run::Same(_) => return Some(false),

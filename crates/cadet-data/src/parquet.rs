@@ -113,7 +113,7 @@ impl Table {
         Ok(())
     }
 
-    /// The pages of a column in a row group, where it has integers, signed and in a row, and the footer knows of no nulls.
+    /// The pages of a column in a row group, where it is a flat one of signed integers and the footer says that none is null.
     pub(crate) fn int_pages(&self, group: usize, column: usize) -> Option<IntPages<'_>> {
         let width = match self.data_type(column) {
             DataType::Int64 => 8,
