@@ -264,24 +264,39 @@ pub(super) fn apply(
         out_row: LANES,
         rows: used[0],
     };
+    let block = |weights: &[f32], b: usize, at: usize, out: &mut [Lanes]| {
+        let strides = Strides { rows: strides.rows - b * LANES, ..strides };
+        let (panel, place) = (at / links.len(), at % links.len());
+        let x = &x[panel * positions * inputs..][..positions * inputs];
+        let out = &mut out[b * LANES..][..LANES];
+        out.fill(Lanes::ZERO);
+        // SAFETY: taps and positions of the links were checked against the sizes, four blocks of weights have
+        // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32;
+        // `depth ≤ inputs`.
+        unsafe {
+            let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
+            dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
+        }
+    };
+    let blocks = || weights.chunks_exact(LANES / ROWS * rows).enumerate();
+    if links.is_single() {
+        // No place shares its tap's weights with another, so all panels use them before the next place comes.
+        let count = out.len() / outputs;
+        for place in 0..links.len().min(count) {
+            for (b, weights) in blocks() {
+                for i in (place..count).step_by(links.len()) {
+                    block(weights, b, first + i, &mut out[i * outputs..][..outputs]);
+                }
+            }
+        }
+        return;
+    }
     let together = super::together(positions * inputs * size_of::<Lanes>(), links.len());
     for (g, out) in out.chunks_mut(together * outputs).enumerate() {
         // Rows outside, so that their weights stay near while these positions use them.
-        for (b, weights) in weights.chunks_exact(LANES / ROWS * rows).enumerate() {
-            let strides = Strides { rows: strides.rows - b * LANES, ..strides };
+        for (b, weights) in blocks() {
             for (i, out) in out.chunks_exact_mut(outputs).enumerate() {
-                let at = first + g * together + i;
-                let (panel, place) = (at / links.len(), at % links.len());
-                let x = &x[panel * positions * inputs..][..positions * inputs];
-                let out = &mut out[b * LANES..][..LANES];
-                out.fill(Lanes::ZERO);
-                // SAFETY: taps and positions of the links were checked against the sizes, four blocks of weights have
-                // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32;
-                // `depth ≤ inputs`.
-                unsafe {
-                    let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
-                    dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
-                }
+                block(weights, b, first + g * together + i, out);
             }
         }
     }
@@ -303,22 +318,38 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         rows: used[0] - first,
     };
     let most = (0..taps).map(|tap| links.at(tap).len()).max().unwrap_or(0);
+    let mut add = |links: &[(u32, u32)], tap: usize, column: usize| {
+        let out = &mut out[tap * inputs + column..];
+        assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
+        // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
+        // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; links were checked against `to` and
+        // `from`, and those of panel p lead p panels further; out was just checked.
+        unsafe {
+            let a = d.as_ptr().cast::<f32>().add(first * LANES);
+            let b = x.as_ptr().cast::<f32>().add(column * from * LANES);
+            dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
+        }
+    };
+    // Links in the numbers of all panels.
+    let of_panel = |panel: usize| {
+        let (to, from) = ((panel * to) as u32, (panel * inputs / LANES * from) as u32);
+        move |(i, j): &(u32, u32)| (to + i, from + j)
+    };
+    if most <= FEW {
+        // A tap's own sum is short: all panels are added before the next tap comes.
+        for tap in 0..taps {
+            let links: Vec<_> = (0..panels).flat_map(|p| links.at(tap).iter().map(of_panel(p))).collect();
+            (0..inputs).step_by(LANES).for_each(|column| add(&links, tap, column));
+        }
+        return;
+    }
     for panel in 0..panels {
         for column in (0..inputs).step_by(LANES) {
             // A few positions of a panel serve all taps before the next come: neighbours read much the same of x.
             for few in 0..most.div_ceil(FEW) {
                 for tap in 0..taps {
-                    let links = links.at(tap).chunks(FEW).nth(few).unwrap_or_default();
-                    let out = &mut out[tap * inputs + column..];
-                    assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-                    // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x,
-                    // turned, has `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; out was
-                    // just checked.
-                    unsafe {
-                        let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
-                        let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
-                        dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
-                    }
+                    let links = links.at(tap).iter().skip(few * FEW).take(FEW);
+                    add(&links.map(of_panel(panel)).collect::<Vec<_>>(), tap, column);
                 }
             }
         }

@@ -98,7 +98,12 @@ impl Engine {
 
     /// `f32` or `bf16`.
     pub fn precision(self) -> &'static str {
-        if self.tiles.is_some() { "bf16" } else { "f32" }
+        if self.rounds() { "bf16" } else { "f32" }
+    }
+
+    /// Whether products round their inputs.
+    pub fn rounds(self) -> bool {
+        self.tiles.is_some()
     }
 
     /// The instructions of everything but bf16 products.
@@ -155,6 +160,11 @@ impl Links {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether every place has one link.
+    fn is_single(&self) -> bool {
+        self.starts.windows(2).all(|ends| ends[1] - ends[0] == 1)
     }
 
     /// The links of one place.
@@ -240,6 +250,20 @@ impl Operand {
 pub const BLOCK: usize = 16;
 
 impl Part<'_> {
+    /// Writes block `block` of 16 channels at every position.
+    pub fn put_all(
+        &mut self,
+        engine: Engine,
+        role: Role,
+        channels: usize,
+        block: usize,
+        rows: &[[Lanes; BLOCK]],
+    ) {
+        for (position, rows) in rows.iter().enumerate() {
+            self.put(engine, role, channels, position, block, rows);
+        }
+    }
+
     /// Writes block `block` of 16 channels at a position.
     pub fn put(
         &mut self,

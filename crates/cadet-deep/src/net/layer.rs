@@ -9,7 +9,10 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::parameter::Parameter;
-use crate::kernels::{BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, vectorised};
+use super::toom::Toom;
+use crate::kernels::{
+    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, apply, outer, vectorised,
+};
 
 /// Height, width and channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +126,8 @@ pub(super) struct Layer {
     pub(super) taps: Links,
     /// Where patches are laid out beforehand: the input position of each tap, for each output position.
     pub(super) patches: Option<Vec<Vec<Option<u32>>>>,
+    /// Where fewer products do.
+    toom: Option<Toom>,
     pub(super) weight: Parameter,
     /// γ, where it is learned.
     gain: Option<Parameter>,
@@ -138,6 +143,9 @@ pub(super) struct Layer {
 pub(super) struct Pass {
     pub(super) x: Operand,
     pub(super) y: Vec<Lanes>,
+    /// What comes between, where fewer products do: of the way forward or back, and of the weights' gradient.
+    pub(super) products: Vec<Lanes>,
+    pub(super) of_weights: Vec<f32>,
     /// The gradient of the layer's output, and of `y`.
     pub(super) d_output: Vec<Lanes>,
     pub(super) d_y: Operand,
@@ -240,6 +248,10 @@ impl Layer {
             (Some(_), _) if affine => Some(Parameter::new(format!("{name}.shift"), row, full_row, 0.0)),
             _ => None,
         };
+        // Rounded to bf16, the points of fewer products would lose too much.
+        let toom = (patches.is_none() && !engine.rounds())
+            .then(|| Toom::new(config, input, product, sizes.inputs, links.len()))
+            .flatten();
         let mut layer = Self {
             config,
             input,
@@ -247,6 +259,7 @@ impl Layer {
             output,
             sizes,
             positions,
+            toom,
             forward: lists(product.positions(), |l| l.to, |l| (l.tap, l.from)),
             backward: lists(positions, |l| l.from, |l| (l.tap, l.to)),
             taps: lists(sizes.taps, |l| l.tap, |l| (l.to, l.from)),
@@ -266,12 +279,64 @@ impl Layer {
 
     /// To be called after the weights changed.
     pub(super) fn pack(&mut self, engine: Engine) {
+        let made = self.toom.as_ref().map(|toom| (toom.weights(engine, &self.weight.values), toom.sizes));
+        let (weights, sizes) = match &made {
+            Some((weights, sizes)) => (&weights[..], *sizes),
+            None => (&self.weight.values[..], self.sizes),
+        };
         for (packed, back) in self.packed.iter_mut().zip([false, true]) {
             // The first layer's input has no gradient.
             if !(back && self.patches.is_some()) {
-                packed.pack(engine, &self.weight.values, self.sizes, back);
+                packed.pack(engine, weights, sizes, back);
             }
         }
+    }
+
+    /// Finds `y` of this pass.
+    pub(super) fn multiply(&self, engine: Engine, pass: &mut Pass, count: Count) {
+        let (panels, outputs) = (count.panels(), self.sizes.outputs);
+        pass.y.resize(panels * self.product.positions() * outputs, Lanes::ZERO);
+        let Pass { x, y, products, .. } = pass;
+        let Some(toom) = &self.toom else {
+            return apply(engine, &self.forward, &self.packed[0], self.sizes, x, self.positions, y);
+        };
+        products.resize(panels * toom.positions() * outputs, Lanes::ZERO);
+        apply(engine, &toom.links, &self.packed[0], toom.sizes, x, toom.positions(), products);
+        toom.outputs(engine, products, y);
+    }
+
+    /// Finds the weights' gradient from that of `y`.
+    pub(super) fn weight_gradient(&mut self, engine: Engine, pass: &mut Pass, count: Count) {
+        let (panels, gradient) = (count.panels(), &mut self.weight.gradient);
+        let Pass { x, d_y, of_weights, .. } = pass;
+        let Some(toom) = &self.toom else {
+            let (d_y, x) = ((&*d_y, self.product.positions()), (&*x, self.positions));
+            return outer(engine, &self.taps, self.sizes, d_y, x, panels, gradient);
+        };
+        of_weights.resize(toom.sizes.len(), 0.0);
+        let (d_y, x) = ((&*d_y, toom.positions()), (&*x, toom.positions()));
+        outer(engine, &toom.taps, toom.sizes, d_y, x, panels, of_weights);
+        toom.weight_gradient(engine, of_weights, gradient);
+    }
+
+    /// Finds the gradient of the input from that of `y`.
+    pub(super) fn input_gradient(
+        &self,
+        engine: Engine,
+        pass: &mut Pass,
+        count: Count,
+        d_input: &mut Vec<Lanes>,
+    ) {
+        let panels = count.panels();
+        d_input.resize(panels * self.positions * self.sizes.inputs, Lanes::ZERO);
+        let Pass { d_y, products, .. } = pass;
+        let Some(toom) = &self.toom else {
+            let (sizes, to) = (self.sizes.turned(), self.product.positions());
+            return apply(engine, &self.backward, &self.packed[1], sizes, d_y, to, d_input);
+        };
+        products.resize(panels * toom.positions() * toom.sizes.inputs, Lanes::ZERO);
+        apply(engine, &toom.links, &self.packed[1], toom.sizes.turned(), d_y, toom.positions(), products);
+        toom.input_gradient(engine, products, d_input);
     }
 
     pub(super) fn learned(&self) -> impl Iterator<Item = &Parameter> {
@@ -363,20 +428,33 @@ impl Layer {
         best
     }
 
-    /// Writes the layer's output into the forms that the next product reads.
-    pub(super) fn emit(&self, engine: Engine, pass: &Pass, count: Count, out: &mut Operand) {
+    /// Writes the layer's output into the forms that the product of the next layer reads.
+    pub(super) fn emit(
+        &self,
+        engine: Engine,
+        pass: &Pass,
+        count: Count,
+        next: Option<&Layer>,
+        out: &mut Operand,
+    ) {
         let (channels, positions) = (self.sizes.outputs, self.output.positions());
         let panel = self.product.positions() * channels;
-        let parts = out.parts(Role::Input, count.panels(), positions, channels);
+        let toom = next.and_then(|next| next.toom.as_ref());
+        let (read, of_read) =
+            toom.map_or((positions, channels), |toom| (toom.positions(), toom.sizes.inputs));
+        let parts = out.parts(Role::Input, count.panels(), read, of_read);
         let panels = parts.into_par_iter().zip(pass.y.par_chunks(panel)).enumerate();
         panels.for_each(|(p, (mut part, y))| {
             let mask = count.mask(p);
-            let mut rows = [Lanes::ZERO; BLOCK];
-            for position in 0..positions {
-                for block in 0..channels / BLOCK {
+            let mut rows = vec![[Lanes::ZERO; BLOCK]; positions];
+            for block in 0..channels / BLOCK {
+                for (position, rows) in rows.iter_mut().enumerate() {
                     let place = Place { layer: self, pass, y, position, first: block * BLOCK };
-                    vectorised(engine, Emit { place, mask: &mask, rows: &mut rows });
-                    part.put(engine, Role::Input, channels, position, block, &rows);
+                    vectorised(engine, Emit { place, mask: &mask, rows });
+                }
+                match toom {
+                    Some(toom) => toom.put_input(engine, &rows, block, &mut part),
+                    None => part.put_all(engine, Role::Input, channels, block, &rows),
                 }
             }
         });
@@ -481,20 +559,24 @@ impl Layer {
 
         let mut d_y = std::mem::replace(&mut pass.d_y, Operand::new(engine));
         let (layer, pass_ref) = (&*self, &*pass);
-        let parts = d_y.parts(Role::Gradient, count.panels(), positions, channels);
+        let read = layer.toom.as_ref().map_or(positions, Toom::positions);
+        let parts = d_y.parts(Role::Gradient, count.panels(), read, channels);
         let panels = parts
             .into_par_iter()
             .zip(pass_ref.y.par_chunks(panel).zip(pass_ref.d_output.par_chunks(panel_out)))
             .enumerate();
         panels.for_each(|(p, (mut part, (y, d_output)))| {
             let mask = count.mask(p);
-            let mut rows = [Lanes::ZERO; BLOCK];
-            for position in 0..positions {
-                for block in 0..channels / BLOCK {
+            let mut rows = vec![[Lanes::ZERO; BLOCK]; positions];
+            for block in 0..channels / BLOCK {
+                for (position, rows) in rows.iter_mut().enumerate() {
                     let place = Place { layer, pass: pass_ref, y, position, first: block * BLOCK };
                     let means = (&d_mean[..], &dn_mean[..]);
-                    vectorised(engine, Slopes { place, d_output, means, mask: &mask, rows: &mut rows });
-                    part.put(engine, Role::Gradient, channels, position, block, &rows);
+                    vectorised(engine, Slopes { place, d_output, means, mask: &mask, rows });
+                }
+                match &layer.toom {
+                    Some(toom) => toom.put_gradient(engine, &rows, block, &mut part),
+                    None => part.put_all(engine, Role::Gradient, channels, block, &rows),
                 }
             }
         });

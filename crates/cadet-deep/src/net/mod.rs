@@ -4,13 +4,14 @@
 
 mod layer;
 mod parameter;
+mod toom;
 
 use cadet::estimator::Tensor;
 use cadet::rng::Rng;
 use cadet::{Adam, Error, Result};
 use rayon::prelude::*;
 
-use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Role, apply, outer, padded};
+use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Role, padded};
 use layer::{Count, Layer, Pass};
 pub use layer::{Grid, LayerConfig, Norm};
 pub use parameter::Parameter;
@@ -78,6 +79,8 @@ impl Net {
         let pass = || Pass {
             x: Operand::new(self.engine),
             y: vec![],
+            products: vec![],
+            of_weights: vec![],
             d_output: vec![],
             d_y: Operand::new(self.engine),
             mean: vec![],
@@ -128,31 +131,16 @@ impl Net {
         );
     }
 
-    fn product(&self, i: usize, passes: &mut Passes) {
-        let (layer, pass) = (&self.layers[i], &mut passes.layers[i]);
-        let len = passes.count.panels() * layer.product.positions() * layer.sizes.outputs;
-        pass.y.resize(len, Lanes::ZERO);
-        apply(
-            self.engine,
-            &layer.forward,
-            &layer.packed[0],
-            layer.sizes,
-            &pass.x,
-            layer.positions,
-            &mut pass.y,
-        );
-    }
-
     fn hand_on(&self, i: usize, passes: &mut Passes) {
         let (before, after) = passes.layers.split_at_mut(i + 1);
         let next = after.first_mut().map_or(&mut passes.output, |pass| &mut pass.x);
-        self.layers[i].emit(self.engine, &before[i], passes.count, next);
+        self.layers[i].emit(self.engine, &before[i], passes.count, self.layers.get(i + 1), next);
     }
 
     /// A pass in training: layers normalise by the batch, and `fresh` of its statistics go into the running ones.
     pub fn forward(&mut self, passes: &mut Passes, fresh: f32) {
         for i in 0..self.layers.len() {
-            self.product(i, passes);
+            self.layers[i].multiply(self.engine, &mut passes.layers[i], passes.count);
             let (layer, pass) = (&mut self.layers[i], &mut passes.layers[i]);
             match layer.config.norm {
                 Some(_) => layer.normalise(self.engine, pass, passes.count, fresh),
@@ -165,7 +153,7 @@ impl Net {
     /// A pass with the running statistics.
     pub fn infer(&self, passes: &mut Passes) {
         for i in 0..self.layers.len() {
-            self.product(i, passes);
+            self.layers[i].multiply(self.engine, &mut passes.layers[i], passes.count);
             self.layers[i].settle(&mut passes.layers[i]);
             if i + 1 < self.layers.len() {
                 self.hand_on(i, passes);
@@ -207,21 +195,9 @@ impl Net {
             let (layer, (before, rest)) = (&mut self.layers[i], passes.layers.split_at_mut(i));
             let pass = &mut rest[0];
             layer.activation_backward(engine, pass, count);
-            let (to, from) = (layer.product.positions(), layer.positions);
-            let gradient = &mut layer.weight.gradient;
-            outer(
-                engine,
-                &layer.taps,
-                layer.sizes,
-                (&pass.d_y, to),
-                (&pass.x, from),
-                count.panels(),
-                gradient,
-            );
+            layer.weight_gradient(engine, pass, count);
             if let Some(previous) = before.last_mut() {
-                previous.d_output.resize(count.panels() * from * layer.sizes.inputs, Lanes::ZERO);
-                let (back, sizes) = (&layer.packed[1], layer.sizes.turned());
-                apply(engine, &layer.backward, back, sizes, &pass.d_y, to, &mut previous.d_output);
+                layer.input_gradient(engine, pass, count, &mut previous.d_output);
             }
         }
     }
