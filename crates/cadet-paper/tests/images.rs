@@ -84,6 +84,12 @@ fn pixels_generalisation_and_mnist_run() {
         both,
         ["learned10", "relearned10"].map(|i| format!("cifar10,ratio,conditional,{i},raw,2,2,1"))
     );
+    let usual = rows(folder.path());
+    let folder = tempfile::tempdir().unwrap();
+    let printed = smoke("table3", &["--k", "2", "--init", "learned10", "--task-rate", "10"], folder.path());
+    assert!(printed.contains("learned ones 10 times"), "{printed}");
+    let faster = rows(folder.path());
+    assert!(faster[0].0 == usual[0].0 && faster[0].1 != usual[0].1);
     let folder = tempfile::tempdir().unwrap();
     let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn"];
     let printed = smoke("table3", &drawn, folder.path());
@@ -140,6 +146,9 @@ fn bad_input_is_named() {
     for none in [["mnist", "--smoke", "--mirror"], ["similarity", "--smoke", "--mirror"]] {
         assert!(error(&none).contains("--mirror"));
     }
+    assert!(error(&["table3", "--smoke", "--init", "label", "--task-rate", "10"]).contains("--task-rate"));
+    assert!(error(&["similarity", "--smoke", "--task-rate", "10"]).contains("--task-rate"));
+    assert!(error(&["table3", "--smoke", "--task-rate", "0"]).contains("as in 10"));
     assert!(error(&["table2", "--smoke", "--svdd-epochs", "40"]).contains("as in 40,25"));
     for i in 1..=5 {
         std::fs::write(folder.path().join(format!("data_batch_{i}.bin")), vec![1; 3073]).unwrap();

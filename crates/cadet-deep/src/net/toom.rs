@@ -17,7 +17,9 @@ use crate::kernels::{BLOCK, Engine, Job, LANES, Lanes, Links, Part, Role, Sizes,
 const OUTPUTS: usize = 4;
 /// Points that are real numbers, those of least rounding first; infinity comes besides.
 const REAL: [f64; 5] = [0.0, 1.0, -1.0, 2.0, -0.5];
-/// Fewer products must save at least this share of a convolution's, for they come with more to read and write.
+/// Bringing a number of the input or output to where products read it, and back, is as much work as about this many products.
+const MOVED: usize = 20;
+/// Fewer products must save at least this share of a convolution's work.
 const LEAST_SAVED: f64 = 0.4;
 
 /// A small matrix, row by row.
@@ -115,10 +117,9 @@ fn solved(mut rows: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
         let best = (at..n).max_by(|a, b| rows[*a][at].abs().total_cmp(&rows[*b][at].abs())).unwrap_or(at);
         rows.swap(at, best);
         let first = rows[at].clone();
-        for (i, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != at) {
+        for (_, row) in rows.iter_mut().enumerate().filter(|(i, _)| *i != at) {
             let times = row[at] / first[at];
             row.iter_mut().zip(&first).for_each(|(v, f)| *v -= times * f);
-            debug_assert!(times.is_finite(), "row {i}");
         }
     }
     rows.into_iter().enumerate().map(|(i, row)| row[n..].iter().map(|v| v / row[i]).collect()).collect()
@@ -163,14 +164,16 @@ impl Toom {
         let (tiles, square) =
             ([product.height, product.width].map(|n| n.div_ceil(OUTPUTS)), algorithm.products().pow(2));
         let (phases, count) = (config.stride * config.stride, tiles[0] * tiles[1]);
-        if (count * square * phases) as f64 > (1.0 - LEAST_SAVED) * pairs as f64 {
+        let (inputs, outputs) = (phases * channels, config.outputs.next_multiple_of(LANES));
+        let work = count * square * (phases * input.channels * config.outputs + MOVED * (inputs + outputs));
+        if work as f64 > (1.0 - LEAST_SAVED) * (pairs * input.channels * config.outputs) as f64 {
             return None;
         }
         let place = |tile: usize, p: usize| (tile * square + p) as u32;
         let links = (0..count * square).map(|at| vec![((at % square) as u32, at as u32)]).collect();
         let taps = (0..square).map(|p| (0..count).map(|t| (place(t, p), place(t, p))).collect()).collect();
         Some(Self {
-            sizes: Sizes::new(config.outputs, square, phases * channels),
+            sizes: Sizes::new(config.outputs, square, inputs),
             algorithm,
             config,
             input,
@@ -501,11 +504,15 @@ mod tests {
     #[test]
     fn it_is_used_where_it_saves() {
         let grid = |side: usize, channels: usize| Grid { height: side, width: side, channels };
-        let saves = |shape: [usize; 3], side: usize, to: usize| {
-            let pairs = to * to * shape[0] * shape[0];
-            Toom::new(LayerConfig::conv(shape, 64), grid(side, 32), grid(to, 64), 32, pairs).is_some()
+        let saves = |shape: [usize; 3], [side, to]: [usize; 2], [from, outputs]: [usize; 2]| {
+            let (config, pairs) = (LayerConfig::conv(shape, outputs), to * to * shape[0] * shape[0]);
+            Toom::new(config, grid(side, from), grid(to, outputs), from.next_multiple_of(32), pairs).is_some()
         };
-        assert!(saves([4, 2, 1], 16, 8) && saves([5, 1, 0], 8, 4) && saves([5, 1, 2], 16, 16));
-        assert!(!saves([4, 1, 0], 4, 1) && !saves([1, 1, 0], 8, 8) && !saves([5, 1, 2], 5, 5));
+        // The image net's second and third layer, and Deep SVDD's second.
+        assert!(saves([4, 2, 1], [16, 8], [64, 128]) && saves([5, 1, 0], [8, 4], [128, 256]));
+        assert!(saves([5, 1, 2], [16, 16], [32, 64]));
+        // Nothing to save, too little, and too few channels for it.
+        assert!(!saves([4, 1, 0], [4, 1], [64, 64]) && !saves([1, 1, 0], [8, 8], [64, 64]));
+        assert!(!saves([5, 1, 2], [5, 5], [64, 64]) && !saves([5, 1, 2], [32, 32], [32, 3]));
     }
 }

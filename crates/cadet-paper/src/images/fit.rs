@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cadet::estimator::Estimator;
 use cadet::features::mixture::{MixtureConfig, Moments};
+use cadet::heads::{PreEmbedding, audience_sums};
 use cadet::init::Initialiser;
 use cadet::init::histogram::Histogram;
 use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
-use cadet::init::project::Projection;
+use cadet::init::project::{Descriptions, Placement};
 use cadet::init::random::Random;
 use cadet::sampler::{Base, Sampler};
 use cadet::store::Checkpoint;
@@ -125,6 +126,8 @@ pub(crate) struct Work<'a> {
     pub against: Against,
     /// Whether a ratio over pixels scores an image by itself and its mirror image.
     pub mirror: bool,
+    /// The steps of embeddings that start learned, over pixels, relative to the net's.
+    pub task_rate: f32,
     pub bar: &'a Bar,
 }
 
@@ -250,7 +253,8 @@ struct SeparateSteps {
 }
 
 /// How ratios are trained.
-fn training(study: &Study, row: &Row, effort: Effort) -> TrainConfig {
+fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
+    let effort = work.effort;
     // Chosen on validation images. Over features, a few large steps: longer training learns the exposures by heart.
     let (epochs, learning_rate) = match study.input {
         Input::Raw => (effort.raw_epochs, 1e-3),
@@ -264,6 +268,7 @@ fn training(study: &Study, row: &Row, effort: Effort) -> TrainConfig {
         (Some(Init::Random | Init::Relearned10 | Init::Relearned64), Input::Raw) => {
             (Update::Joint, epochs, 10.0)
         }
+        (Some(Init::Learned10 | Init::Learned64), Input::Raw) => (Update::Joint, epochs, work.task_rate),
         (Some(Init::Random), Input::Features) => (Update::Alternate, 4 * epochs, 1.0),
         _ => (Update::Joint, epochs, 1.0),
     };
@@ -300,29 +305,30 @@ pub(crate) fn heads(
     // Where seed tasks are not all tasks, the population is more than their audiences.
     let mut heads = net(study, Negatives::Population).heads(seeds.len(), row.seed)?;
     // What it sees of few images it soon knows by heart.
-    let usual = training(study, row, work.effort);
-    let config = TrainConfig { update: Update::Joint, select: Select::Auc, ..usual };
+    let usual = training(study, row, work);
+    let config = TrainConfig { update: Update::Joint, task_rate: 1.0, select: Select::Auc, ..usual };
     let name = name(study, row, &format!("heads{}", seeds.len()));
     work.fit(&name, heads.model_mut(), split.both(), seeds, &study.x, &config)?;
     Ok(heads)
 }
 
-/// Embeddings to start with, and where they were learned what a new task needs.
+/// Embeddings to start with.
 struct Start {
     rows: TaskEmbeddings,
-    learned: Option<(Vec<f32>, usize, Projection)>,
+    /// Whether audiences alone gave them, so that other tasks' would do as well.
+    learned: bool,
 }
 
 fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<Start> {
     let given = |initialiser: &dyn Initialiser, scale: f32| -> Result<Start> {
-        Ok(Start { rows: initialiser.start(&split.train, EMBEDDING, scale)?, learned: None })
+        Ok(Start { rows: initialiser.start(&split.train, EMBEDDING, scale)?, learned: false })
     };
     let learned = |model: &Contrast| -> Result<Start> {
-        let (rows, projection) = Learned { heads: model, x: &study.x }.embed(&split.train, EMBEDDING, 1.0)?;
-        Ok(Start { rows, learned: Some((model.features(&study.x), model.width(), projection)) })
+        let rows = Learned { heads: model, x: &study.x }.start(&split.train, EMBEDDING, 1.0)?;
+        Ok(Start { rows, learned: true })
     };
     let relearned = |from: Init| -> Result<Start> {
-        let mut config = training(study, row, work.effort);
+        let mut config = training(study, row, work);
         config.epochs = (config.epochs as f64 * RELEARN_SHARE).ceil() as usize;
         let row = &Row { init: Some(from), ..*row };
         let mut start = start(study, split, row, from, work)?;
@@ -360,34 +366,55 @@ fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -
     let init = row.init.unwrap_or(Init::Random);
     let start = start(study, split, row, init, work)?;
     let mut ratio = net(study, work.against.negatives()).ratio(&start.rows, row.seed)?;
-    let config = training(study, row, work.effort);
+    let config = training(study, row, work);
     let name = name(study, row, &format!("{}{}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
-    Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, start, work.mirror) })
+    Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, start.learned, work.mirror)? })
+}
+
+/// Where tasks stand by their audiences, after training.
+struct Placed {
+    trunk: Vec<f32>,
+    width: usize,
+    placement: Placement,
+}
+
+impl Placed {
+    fn new(study: &Study, split: &Split, ratio: &DeepRatio) -> Result<Self> {
+        let (model, embeddings) = (ratio.model(), ratio.embeddings()?);
+        let (trunk, width) = (model.features(&study.x), model.width());
+        let known =
+            Descriptions::by_responses(width, audience_sums(width, &trunk, &split.train), &model.heads());
+        let placement = known.place(&embeddings, EMBEDDING)?;
+        Ok(Self { trunk, width, placement })
+    }
+
+    fn embeddings(&self, exposures: &Exposures) -> Result<TaskEmbeddings> {
+        let sums = audience_sums(self.width, &self.trunk, exposures);
+        let rows = sums.iter().flat_map(|(mass, sums)| self.placement.embed(*mass, sums)).collect();
+        Ok(TaskEmbeddings::new(EMBEDDING, rows)?)
+    }
 }
 
 /// Scores of images for the tasks that were trained, or for others by their audiences alone.
-fn scorer(study: &Study, split: &Split, ratio: DeepRatio, start: Start, mirror: bool) -> Score {
+fn scorer(study: &Study, split: &Split, ratio: DeepRatio, learned: bool, mirror: bool) -> Result<Score> {
+    let placed = learned.then(|| Placed::new(study, split, &ratio)).transpose()?;
     let (known, width, trained) = (measured(study, split), ratio.model().width(), split.tasks.clone());
     let features = features(ratio.model(), study, &known, mirror);
-    Box::new(move |images, split| {
+    Ok(Box::new(move |images, split| {
         let mut rows = Vec::with_capacity(images.len() * width);
         for place in places(&known, images)? {
             rows.extend_from_slice(&features[place * width..][..width]);
         }
-        let tasks = match &start.learned {
+        let tasks = match &placed {
             _ if trained == split.tasks => ratio.embeddings()?,
-            Some((trunk, width, projection)) => {
-                let sums = cadet::heads::audience_sums(*width, trunk, &split.train);
-                let rows = sums.iter().flat_map(|(mass, sums)| projection.embed(*mass, sums)).collect();
-                TaskEmbeddings::new(EMBEDDING, rows)?
-            }
+            Some(placed) => placed.embeddings(&split.train)?,
             None => anyhow::bail!("only learned embeddings know where tasks that were not trained stand"),
         };
         let by_image = ratio.familiarity(&rows, &tasks)?;
         let (images, tasks) = (images.len(), tasks.len());
         Ok((0..tasks).flat_map(|t| (0..images).map(move |i| i * tasks + t)).map(|at| by_image[at]).collect())
-    })
+    }))
 }
 
 /// The images that are measured on, ascending: validation and test images.
@@ -422,7 +449,7 @@ fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
     let images = measured(study, split);
     let (net, SeparateSteps { batch, rate, times }) = separate_net(study, row);
     let epochs = times * work.effort.separate_epochs;
-    let usual = training(study, row, work.effort);
+    let usual = training(study, row, work);
     let config = TrainConfig { batch, epochs, learning_rate: rate, select: Select::Auc, ..usual };
     let scores = split.all().into_par_iter().map(|task| -> Result<Vec<f32>> {
         let mut model = net.heads(1, row.seed)?;

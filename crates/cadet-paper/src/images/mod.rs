@@ -64,6 +64,9 @@ pub(crate) struct Args {
     /// nothing of the kind.
     #[arg(long)]
     mirror: bool,
+    /// The steps of embeddings that start learned, relative to the net's, where a ratio sees pixels.
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = positive)]
+    task_rate: f32,
     /// Epochs over pixels; the paper has 300.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
@@ -77,6 +80,12 @@ pub(crate) struct Args {
     /// Everything, tiny, on generated images: does it run?
     #[arg(long)]
     smoke: bool,
+}
+
+/// A finite number above 0.
+fn positive(text: &str) -> std::result::Result<f32, String> {
+    let number = text.parse().ok().filter(|n: &f32| n.is_finite() && *n > 0.0);
+    number.ok_or_else(|| "expected a number above 0, as in 10".to_owned())
 }
 
 /// Two numbers of epochs.
@@ -311,7 +320,15 @@ impl Args {
     fn work<'a>(&self, folders: &Folders, about: String, bar: &'a Bar) -> Result<Work<'a>> {
         let folder = folders.work.clone();
         std::fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, e))?;
-        Ok(Work { folder, about, effort: self.effort(), against: self.negatives, mirror: self.mirror, bar })
+        Ok(Work {
+            folder,
+            about,
+            effort: self.effort(),
+            against: self.negatives,
+            mirror: self.mirror,
+            task_rate: self.task_rate,
+            bar,
+        })
     }
 
     /// What figures depend on, besides the row.
@@ -336,13 +353,22 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
             Error::config("--mirror", "is for ratios over CIFAR10's pixels: there is none here").into()
         );
     }
+    let learned = |row: &Row| {
+        (row.method, row.input) == (Method::Ratio, Input::Raw)
+            && matches!(row.init, Some(Init::Learned10 | Init::Learned64))
+    };
+    if args.task_rate != 1.0 && !rows.iter().any(learned) {
+        let why = "is for ratios over pixels whose embeddings start learned: there is none here";
+        return Err(Error::config("--task-rate", why).into());
+    }
     let folders = Folders::of(args, table.name())?;
     let data = Data::read(&folders, table == Table::Mnist, rows.iter().any(|r| r.input == Input::Raw))?;
     let about = args.about(&data)?;
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
     let mirror = if args.mirror { "-mirror" } else { "" };
     let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
-    let noted = format!("{about}{}{mirror} svdd {svdd:e}", args.negatives.suffix());
+    let rate = if args.task_rate == 1.0 { String::new() } else { format!(" task rate {}", args.task_rate) };
+    let noted = format!("{about}{}{mirror} svdd {svdd:e}{rate}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;

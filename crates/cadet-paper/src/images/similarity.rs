@@ -25,6 +25,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.mirror {
         return Err(cadet::Error::config("--mirror", "is for scores: this figure has none").into());
     }
+    if args.task_rate != 1.0 {
+        return Err(cadet::Error::config("--task-rate", "is for ratios: this figure has none").into());
+    }
     let folders = Folders::of(args, "similarity")?;
     let inputs: Vec<Input> = match (args.input.is_empty(), &folders.features) {
         (false, _) => args.input.clone(),

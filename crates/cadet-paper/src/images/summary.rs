@@ -205,6 +205,10 @@ const MIRROR: &str = " A ratio over pixels scores an image\nby the mean over its
 pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     let (effort, against) = (args.effort(), args.negatives);
     let mirror = if args.mirror { MIRROR } else { "" };
+    let learned = match args.task_rate {
+        1.0 => String::new(),
+        times => format!(", learned ones {times} times"),
+    };
     let (title, about) = match table {
         Table::Table2 => (
             "Table 2: CIFAR10",
@@ -214,9 +218,9 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         Table::Table3 => ("Table 3, left: CIFAR10, ways to start the task embeddings", STARTS),
         Table::Generalise => (
             "Table 3, right: trained with m active categories, tested with n",
-            "No training on the n: where a new task stands comes from its audience and the pre-embedding model with 64 seed\n\
-             tasks; for `relearned64` from its audience and the last of the short ratios that follow it. Where n = m the paper's\n\
-             figure is that of Table 3, left.",
+            "No training on the n: where a new task stands comes from its audience alone, by the linear map from what the trained\n\
+             net makes of audiences to the embeddings of the tasks that it was trained with. Where n = m the paper's figure is that\n\
+             of Table 3, left.",
         ),
         Table::Mnist => ("MNIST, ways to start the task embeddings", STARTS),
     };
@@ -225,7 +229,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
-         learned again take ten times the step), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
+         learned again take ten times the step{learned}), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
          cosine, batch 256, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
          kept, over features the best by the exposures of validation images.{mirror}\n{}\n",
         today(),

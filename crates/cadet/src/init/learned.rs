@@ -89,17 +89,9 @@ pub struct Learned<'a> {
 impl Learned<'_> {
     /// What the model says about every task.
     pub fn describe(&self, exposures: &Exposures) -> Descriptions {
-        let (heads, n) = (self.heads, self.heads.width());
-        let mut metric = vec![0.0f64; n * n];
-        for head in heads.heads().chunks_exact(n + 1) {
-            for i in 0..n {
-                for j in 0..n {
-                    metric[i * n + j] += f64::from(head[i]) * f64::from(head[j]);
-                }
-            }
-        }
-        let tasks = audience_sums(n, &heads.trunk(self.x), exposures);
-        Descriptions { width: n, tasks, metric: Some(metric) }
+        let width = self.heads.width();
+        let sums = audience_sums(width, &self.heads.trunk(self.x), exposures);
+        Descriptions::by_responses(width, sums, &self.heads.heads())
     }
 
     /// The embeddings and the map that made them, which a new task needs.
