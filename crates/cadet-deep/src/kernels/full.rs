@@ -280,13 +280,14 @@ pub(super) fn apply(
     };
     let blocks = || weights.chunks_exact(LANES / ROWS * rows).enumerate();
     if links.is_single() {
-        // No place shares its tap's weights with another, so all panels use them before the next place comes.
-        let count = out.len() / outputs;
-        for place in 0..links.len().min(count) {
+        // Whoever uses the weights of a tap does so before those of the next tap come, and a few places use all of them.
+        let tap = |i: &usize| links.at((first + i) % links.len())[0].0;
+        let mut order: Vec<usize> = (0..out.len() / outputs).collect();
+        order.sort_by_key(tap);
+        let near = super::together(inputs * size_of::<Lanes>(), 1);
+        for few in order.chunk_by(|i, j| tap(i) == tap(j)).flat_map(|of_tap| of_tap.chunks(near)) {
             for (b, weights) in blocks() {
-                for i in (place..count).step_by(links.len()) {
-                    block(weights, b, first + i, &mut out[i * outputs..][..outputs]);
-                }
+                few.iter().for_each(|i| block(weights, b, first + i, &mut out[i * outputs..][..outputs]));
             }
         }
         return;
@@ -318,28 +319,28 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         rows: used[0] - first,
     };
     let most = (0..taps).map(|tap| links.at(tap).len()).max().unwrap_or(0);
-    let mut add = |links: &[(u32, u32)], tap: usize, column: usize| {
+    let mut add = |links: &[(u32, u32)], panel: usize, tap: usize, column: usize| {
         let out = &mut out[tap * inputs + column..];
         assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
         // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
         // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; links were checked against `to` and
-        // `from`, and those of panel p lead p panels further; out was just checked.
+        // `from`, and lead into this panel or, in the numbers of all panels, into any; out was just checked.
         unsafe {
-            let a = d.as_ptr().cast::<f32>().add(first * LANES);
-            let b = x.as_ptr().cast::<f32>().add(column * from * LANES);
+            let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
+            let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
             dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
         }
     };
-    // Links in the numbers of all panels.
-    let of_panel = |panel: usize| {
-        let (to, from) = ((panel * to) as u32, (panel * inputs / LANES * from) as u32);
-        move |(i, j): &(u32, u32)| (to + i, from + j)
-    };
     if most <= FEW {
-        // A tap's own sum is short: all panels are added before the next tap comes.
+        // A tap's own sum is short: all panels are added before the next tap comes. A link leads to some KiB, so its number among
+        // those of all panels is far below 2³².
         for tap in 0..taps {
-            let links: Vec<_> = (0..panels).flat_map(|p| links.at(tap).iter().map(of_panel(p))).collect();
-            (0..inputs).step_by(LANES).for_each(|column| add(&links, tap, column));
+            let of_panel = |p: usize| {
+                let (to, from) = ((p * to) as u32, (p * inputs / LANES * from) as u32);
+                links.at(tap).iter().map(move |(i, j)| (to + i, from + j))
+            };
+            let links: Vec<_> = (0..panels).flat_map(of_panel).collect();
+            (0..inputs).step_by(LANES).for_each(|column| add(&links, 0, tap, column));
         }
         return;
     }
@@ -348,8 +349,8 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
             // A few positions of a panel serve all taps before the next come: neighbours read much the same of x.
             for few in 0..most.div_ceil(FEW) {
                 for tap in 0..taps {
-                    let links = links.at(tap).iter().skip(few * FEW).take(FEW);
-                    add(&links.map(of_panel(panel)).collect::<Vec<_>>(), tap, column);
+                    let links = links.at(tap).chunks(FEW).nth(few).unwrap_or_default();
+                    add(links, panel, tap, column);
                 }
             }
         }

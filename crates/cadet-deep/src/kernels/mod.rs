@@ -250,20 +250,6 @@ impl Operand {
 pub const BLOCK: usize = 16;
 
 impl Part<'_> {
-    /// Writes block `block` of 16 channels at every position.
-    pub fn put_all(
-        &mut self,
-        engine: Engine,
-        role: Role,
-        channels: usize,
-        block: usize,
-        rows: &[[Lanes; BLOCK]],
-    ) {
-        for (position, rows) in rows.iter().enumerate() {
-            self.put(engine, role, channels, position, block, rows);
-        }
-    }
-
     /// Writes block `block` of 16 channels at a position.
     pub fn put(
         &mut self,

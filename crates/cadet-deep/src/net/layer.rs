@@ -121,9 +121,9 @@ pub(super) struct Layer {
     pub(super) sizes: Sizes,
     /// Input positions that the product reads; fewer than the input has where patches are laid out beforehand.
     pub(super) positions: usize,
-    pub(super) forward: Links,
-    pub(super) backward: Links,
-    pub(super) taps: Links,
+    forward: Links,
+    backward: Links,
+    taps: Links,
     /// Where patches are laid out beforehand: the input position of each tap, for each output position.
     pub(super) patches: Option<Vec<Vec<Option<u32>>>>,
     /// Where fewer products do.
@@ -135,7 +135,7 @@ pub(super) struct Layer {
     bias: Option<Parameter>,
     /// Running mean and variance, where there is batch norm.
     pub(super) running: Option<[Parameter; 2]>,
-    pub(super) packed: [Packed; 2],
+    packed: [Packed; 2],
 }
 
 /// What a layer keeps of one pass.
@@ -446,16 +446,17 @@ impl Layer {
         let panels = parts.into_par_iter().zip(pass.y.par_chunks(panel)).enumerate();
         panels.for_each(|(p, (mut part, y))| {
             let mask = count.mask(p);
-            let mut rows = vec![[Lanes::ZERO; BLOCK]; positions];
-            for block in 0..channels / BLOCK {
-                for (position, rows) in rows.iter_mut().enumerate() {
-                    let place = Place { layer: self, pass, y, position, first: block * BLOCK };
-                    vectorised(engine, Emit { place, mask: &mask, rows });
-                }
-                match toom {
-                    Some(toom) => toom.put_input(engine, &rows, block, &mut part),
-                    None => part.put_all(engine, Role::Input, channels, block, &rows),
-                }
+            let emit = |position: usize, block: usize, rows: &mut [Lanes; BLOCK]| {
+                let place = Place { layer: self, pass, y, position, first: block * BLOCK };
+                vectorised(engine, Emit { place, mask: &mask, rows });
+            };
+            match toom {
+                Some(toom) => for_blocks(positions, channels, emit, |block, rows| {
+                    toom.put_input(engine, rows, block, &mut part);
+                }),
+                None => for_positions(positions, channels, emit, |position, block, rows| {
+                    part.put(engine, Role::Input, channels, position, block, rows);
+                }),
             }
         });
     }
@@ -567,20 +568,49 @@ impl Layer {
             .enumerate();
         panels.for_each(|(p, (mut part, (y, d_output)))| {
             let mask = count.mask(p);
-            let mut rows = vec![[Lanes::ZERO; BLOCK]; positions];
-            for block in 0..channels / BLOCK {
-                for (position, rows) in rows.iter_mut().enumerate() {
-                    let place = Place { layer, pass: pass_ref, y, position, first: block * BLOCK };
-                    let means = (&d_mean[..], &dn_mean[..]);
-                    vectorised(engine, Slopes { place, d_output, means, mask: &mask, rows });
-                }
-                match &layer.toom {
-                    Some(toom) => toom.put_gradient(engine, &rows, block, &mut part),
-                    None => part.put_all(engine, Role::Gradient, channels, block, &rows),
-                }
+            let slopes = |position: usize, block: usize, rows: &mut [Lanes; BLOCK]| {
+                let place = Place { layer, pass: pass_ref, y, position, first: block * BLOCK };
+                let means = (&d_mean[..], &dn_mean[..]);
+                vectorised(engine, Slopes { place, d_output, means, mask: &mask, rows });
+            };
+            match &layer.toom {
+                Some(toom) => for_blocks(positions, channels, slopes, |block, rows| {
+                    toom.put_gradient(engine, rows, block, &mut part);
+                }),
+                None => for_positions(positions, channels, slopes, |position, block, rows| {
+                    part.put(engine, Role::Gradient, channels, position, block, rows);
+                }),
             }
         });
         pass.d_y = d_y;
+    }
+}
+
+/// Finds 16 channels of all positions, and hands them on together.
+fn for_blocks(
+    positions: usize,
+    channels: usize,
+    find: impl Fn(usize, usize, &mut [Lanes; BLOCK]),
+    mut hand_on: impl FnMut(usize, &[[Lanes; BLOCK]]),
+) {
+    let mut rows = vec![[Lanes::ZERO; BLOCK]; positions];
+    for block in 0..channels / BLOCK {
+        rows.iter_mut().enumerate().for_each(|(position, rows)| find(position, block, rows));
+        hand_on(block, &rows);
+    }
+}
+
+/// Finds all channels of a position before the next, and hands on 16 at a time.
+fn for_positions(
+    positions: usize,
+    channels: usize,
+    find: impl Fn(usize, usize, &mut [Lanes; BLOCK]),
+    mut hand_on: impl FnMut(usize, usize, &[Lanes; BLOCK]),
+) {
+    let mut rows = [Lanes::ZERO; BLOCK];
+    for (position, block) in (0..positions).flat_map(|p| (0..channels / BLOCK).map(move |b| (p, b))) {
+        find(position, block, &mut rows);
+        hand_on(position, block, &rows);
     }
 }
 

@@ -67,7 +67,7 @@ impl Algorithm {
         }
         if pair {
             // Powers of i have the real parts 1, 0, −1, 0 and the imaginary parts 0, 1, 0, −1. With a = a' + ia'' and
-            // b = b' + ib'', all of ab is in a'(b' + b''), (a' + a'')b'' and (a'' − a')b'.
+            // b = b' + ib'', all of ab is in a'(b' − b''), (a' + a'')b' and (a'' − a')b''.
             let part =
                 |n: usize, turn: usize| (0..n).map(|k| [1.0, 0.0, -1.0, 0.0][(k + turn) % 4]).collect();
             let mix =
@@ -165,7 +165,7 @@ impl Toom {
             ([product.height, product.width].map(|n| n.div_ceil(OUTPUTS)), algorithm.products().pow(2));
         let (phases, count) = (config.stride * config.stride, tiles[0] * tiles[1]);
         let (inputs, outputs) = (phases * channels, config.outputs.next_multiple_of(LANES));
-        let work = count * square * (phases * input.channels * config.outputs + MOVED * (inputs + outputs));
+        let work = count * square * (inputs * config.outputs + MOVED * (inputs + outputs));
         if work as f64 > (1.0 - LEAST_SAVED) * (pairs * input.channels * config.outputs) as f64 {
             return None;
         }
@@ -341,8 +341,8 @@ impl Toom {
                 room.from.clear();
                 for place in 0..side * side {
                     let tap = self.tap_at(phase, [place / side, place % side]);
-                    let lanes = |tap: usize| lanes(&weights[tap * self.channels + first..]);
-                    room.from.push(tap.map_or(Lanes::ZERO, lanes));
+                    let of_tap = |tap: usize| lanes(&weights[tap * self.channels + first..]);
+                    room.from.push(tap.map_or(Lanes::ZERO, of_tap));
                 }
                 room.both_sides(engine, matrix, 1);
                 for (p, row) in room.to.iter().enumerate() {
@@ -505,12 +505,19 @@ mod tests {
     fn it_is_used_where_it_saves() {
         let grid = |side: usize, channels: usize| Grid { height: side, width: side, channels };
         let saves = |shape: [usize; 3], [side, to]: [usize; 2], [from, outputs]: [usize; 2]| {
-            let (config, pairs) = (LayerConfig::conv(shape, outputs), to * to * shape[0] * shape[0]);
-            Toom::new(config, grid(side, from), grid(to, outputs), from.next_multiple_of(32), pairs).is_some()
+            let inside = |at: &usize| (shape[2]..side + shape[2]).contains(at);
+            let along =
+                (0..to).flat_map(|i| (0..shape[0]).map(move |k| i * shape[1] + k)).filter(inside).count();
+            let (config, channels) = (LayerConfig::conv(shape, outputs), from.next_multiple_of(LANES));
+            Toom::new(config, grid(side, from), grid(to, outputs), channels, along * along).is_some()
         };
         // The image net's second and third layer, and Deep SVDD's second.
         assert!(saves([4, 2, 1], [16, 8], [64, 128]) && saves([5, 1, 0], [8, 4], [128, 256]));
         assert!(saves([5, 1, 2], [16, 16], [32, 64]));
+        // Those whose gradients are compared with burn's (tests/image_nets.rs).
+        assert!(saves([5, 1, 0], [8, 4], [40, 70]) && saves([5, 1, 2], [10, 10], [128, 128]));
+        assert!(saves([4, 1, 0], [11, 8], [64, 64]) && saves([3, 1, 1], [12, 12], [64, 64]));
+        assert!(saves([4, 2, 1], [16, 8], [64, 128]) && saves([5, 2, 2], [16, 8], [64, 128]));
         // Nothing to save, too little, and too few channels for it.
         assert!(!saves([4, 1, 0], [4, 1], [64, 64]) && !saves([1, 1, 0], [8, 8], [64, 64]));
         assert!(!saves([5, 1, 2], [5, 5], [64, 64]) && !saves([5, 1, 2], [32, 32], [32, 3]));

@@ -203,10 +203,10 @@ impl Watch for Keeper<'_> {
     }
 }
 
-/// Fits a row.
-pub(crate) fn fit(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+/// Fits a row, for its own tasks and, where `others` are asked for and it is one ratio for all, for tasks that it never met.
+pub(crate) fn fit(study: &Study, split: &Split, row: &Row, others: bool, work: &Work<'_>) -> Result<Fitted> {
     match (row.method, row.mode) {
-        (Method::Ratio, Mode::Conditional) => conditional_ratio(study, split, row, work),
+        (Method::Ratio, Mode::Conditional) => conditional_ratio(study, split, row, others, work),
         (Method::Ratio, Mode::Separate) => separate_ratio(study, split, row, work),
         (Method::DeepSvdd | Method::SoftSvdd, _) => deep_svdd(study, split, row, work),
         (_, Mode::Conditional) => conditional_density(study, split, row, work),
@@ -313,27 +313,16 @@ pub(crate) fn heads(
 }
 
 /// Embeddings to start with.
-struct Start {
-    rows: TaskEmbeddings,
-    /// Whether audiences alone gave them, so that other tasks' would do as well.
-    learned: bool,
-}
-
-fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<Start> {
-    let given = |initialiser: &dyn Initialiser, scale: f32| -> Result<Start> {
-        Ok(Start { rows: initialiser.start(&split.train, EMBEDDING, scale)?, learned: false })
-    };
-    let learned = |model: &Contrast| -> Result<Start> {
-        let rows = Learned { heads: model, x: &study.x }.start(&split.train, EMBEDDING, 1.0)?;
-        Ok(Start { rows, learned: true })
-    };
-    let relearned = |from: Init| -> Result<Start> {
+fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<TaskEmbeddings> {
+    let given = |initialiser: &dyn Initialiser| Ok(initialiser.start(&split.train, EMBEDDING, 1.0)?);
+    let learned = |model: &Contrast| given(&Learned { heads: model, x: &study.x });
+    let relearned = |from: Init| -> Result<TaskEmbeddings> {
         let mut config = training(study, row, work);
         config.epochs = (config.epochs as f64 * RELEARN_SHARE).ceil() as usize;
         let row = &Row { init: Some(from), ..*row };
         let mut start = start(study, split, row, from, work)?;
         for round in 1..=RELEARN_ROUNDS {
-            let mut ratio = net(study, work.against.negatives()).ratio(&start.rows, row.seed)?;
+            let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
             let what = format!("{}-round{round}{}", from.name(), work.against.suffix());
             let name = name(study, row, &what);
             work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
@@ -342,10 +331,10 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
         Ok(start)
     };
     match init {
-        Init::Random => given(&Random { seed: row.seed }, 1.0),
+        Init::Random => given(&Random { seed: row.seed }),
         Init::Label => {
             let categories: Vec<Option<u32>> = study.labels.iter().map(|l| Some(u32::from(*l))).collect();
-            given(&Histogram::of_label(&categories, study.categories)?, 1.0)
+            given(&Histogram::of_label(&categories, study.categories)?)
         }
         Init::Pseudo => {
             let rows: Vec<u32> = split.train.instances().to_vec();
@@ -353,7 +342,7 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
             let config =
                 MixtureConfig { components: PSEUDO_LABELS, seed: row.seed, ..MixtureConfig::default() };
             let mixture = config.fit(&study.sketch, &rows, &population)?;
-            given(&Histogram::of_mixture(&mixture, &study.sketch)?, 1.0)
+            given(&Histogram::of_mixture(&mixture, &study.sketch)?)
         }
         Init::Learned10 => learned(heads(study, split, row, 10, work)?.model()),
         Init::Learned64 => learned(heads(study, split, row, 64, work)?.model()),
@@ -362,14 +351,25 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
     }
 }
 
-fn conditional_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
+fn conditional_ratio(
+    study: &Study,
+    split: &Split,
+    row: &Row,
+    others: bool,
+    work: &Work<'_>,
+) -> Result<Fitted> {
     let init = row.init.unwrap_or(Init::Random);
     let start = start(study, split, row, init, work)?;
-    let mut ratio = net(study, work.against.negatives()).ratio(&start.rows, row.seed)?;
+    let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
     let config = training(study, row, work);
-    let name = name(study, row, &format!("{}{}", init.name(), work.against.suffix()));
+    // What tells a model from one with other steps.
+    let rate = match init {
+        Init::Learned10 | Init::Learned64 if work.task_rate != 1.0 => format!("-rate{}", work.task_rate),
+        _ => String::new(),
+    };
+    let name = name(study, row, &format!("{}{}{rate}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
-    Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, start.learned, work.mirror)? })
+    Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, others, work.mirror)? })
 }
 
 /// Where tasks stand by their audiences, after training.
@@ -397,8 +397,8 @@ impl Placed {
 }
 
 /// Scores of images for the tasks that were trained, or for others by their audiences alone.
-fn scorer(study: &Study, split: &Split, ratio: DeepRatio, learned: bool, mirror: bool) -> Result<Score> {
-    let placed = learned.then(|| Placed::new(study, split, &ratio)).transpose()?;
+fn scorer(study: &Study, split: &Split, ratio: DeepRatio, others: bool, mirror: bool) -> Result<Score> {
+    let placed = others.then(|| Placed::new(study, split, &ratio)).transpose()?;
     let (known, width, trained) = (measured(study, split), ratio.model().width(), split.tasks.clone());
     let features = features(ratio.model(), study, &known, mirror);
     Ok(Box::new(move |images, split| {
@@ -409,7 +409,7 @@ fn scorer(study: &Study, split: &Split, ratio: DeepRatio, learned: bool, mirror:
         let tasks = match &placed {
             _ if trained == split.tasks => ratio.embeddings()?,
             Some(placed) => placed.embeddings(&split.train)?,
-            None => anyhow::bail!("only learned embeddings know where tasks that were not trained stand"),
+            None => anyhow::bail!("this row was fitted for its own tasks alone"),
         };
         let by_image = ratio.familiarity(&rows, &tasks)?;
         let (images, tasks) = (images.len(), tasks.len());
@@ -493,7 +493,7 @@ fn conditional_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>)
     let images = measured(study, split);
     let config = density_training(row, work.effort);
     let init = row.init.unwrap_or(Init::Random);
-    let rows = start(study, split, row, init, work)?.rows;
+    let rows = start(study, split, row, init, work)?;
     let what = match init {
         Init::Random => row.method.name().to_owned(),
         _ => format!("{}-{}", row.method.name(), init.name()),

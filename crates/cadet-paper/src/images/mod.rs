@@ -368,7 +368,9 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let mirror = if args.mirror { "-mirror" } else { "" };
     let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
     let rate = if args.task_rate == 1.0 { String::new() } else { format!(" task rate {}", args.task_rate) };
-    let noted = format!("{about}{}{mirror} svdd {svdd:e}{rate}", args.negatives.suffix());
+    // Tasks that were not trained once stood where the pre-embedding model put them.
+    let placed = if table == Table::Generalise { " placed" } else { "" };
+    let noted = format!("{about}{}{mirror} svdd {svdd:e}{rate}{placed}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;
@@ -394,7 +396,8 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
 fn fit_row(study: &Study, row: &Row, tested: &[usize], work: &Work<'_>) -> Result<Vec<Outcome>> {
     let clock = Instant::now();
     let split = Split::new(study, row.k, row.seed)?;
-    let fitted = fit::fit(study, &split, row, work)?;
+    let others = tested.iter().any(|k| *k != row.k);
+    let fitted = fit::fit(study, &split, row, others, work)?;
     let mut outcomes = Vec::new();
     for test_k in tested.iter().copied() {
         let other = match test_k == row.k {

@@ -85,6 +85,9 @@ impl Descriptions {
             let (expected, found) = (self.tasks.len(), embeddings.len());
             return Err(Error::Shape { what: "embeddings of the tasks described", expected, found });
         }
+        if axes == 0 || self.width == 0 || embeddings.width() == 0 {
+            return Err(Error::config("axes", "descriptions, embeddings and axes must not be empty"));
+        }
         let foremost = self.fit(axes.min(self.width), 1.0);
         let known = || self.tasks.iter().enumerate().filter(|(_, (mass, _))| *mass > 0.0);
         let along: Vec<Vec<f64>> = known()
@@ -109,7 +112,7 @@ impl Descriptions {
         let largest = (0..n).map(|i| spread[i * n + i]).fold(0.0, f64::max);
         let inverse = map_eigenvalues(&spread, n, |v| if v > 1e-9 * largest { 1.0 / v } else { 0.0 });
         let (mut map, mut origin) = (Vec::with_capacity(width * self.width), Vec::with_capacity(width));
-        for (shared, middle) in shared.chunks_exact(n.max(1)).zip(&middle) {
+        for (shared, middle) in shared.chunks_exact(n).zip(&middle) {
             let by_axis = times(&inverse, shared);
             origin.push((middle - by_axis.iter().zip(&mean).map(|(b, m)| b * m).sum::<f64>()) as f32);
             let axis = |c: usize| by_axis.iter().enumerate().map(move |(i, b)| (b, i * self.width + c));
@@ -203,6 +206,6 @@ mod tests {
         // One axis cannot tell as much, and other tasks have no place here.
         assert_ne!(known.place(&embeddings, 1).unwrap(), found);
         let others = TaskEmbeddings::new(2, vec![0.0; 6]).unwrap();
-        assert!(known.place(&others, 2).is_err());
+        assert!(known.place(&others, 2).is_err() && known.place(&embeddings, 0).is_err());
     }
 }
