@@ -263,8 +263,8 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// Moves the rows over.
-    pub(crate) fn flush(mut self, into: &mut ExposuresBuilder) -> Result<()> {
+    /// The rows, dealt out.
+    pub(crate) fn deal(mut self) -> Result<ExposuresBuilder> {
         if !(self.users.is_empty() && self.items.is_empty()) {
             let place = |marked: u32, new: &[u32]| match marked & NEW {
                 0 => marked,
@@ -277,7 +277,9 @@ impl Numbered {
                 *event = u64::from(item) << 32 | u64::from(user);
             }
         }
-        into.push_all(self.events, self.weights, self.times)
+        let mut dealt = ExposuresBuilder::new();
+        dealt.push_all(&self.events, self.weights.as_deref(), self.times.as_deref())?;
+        Ok(dealt)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use cadet::{At, Error, Exposures, ExposuresBuilder, Ids, Result};
+use rayon::prelude::*;
 
 use crate::block::{Block, Known, Numbered};
 use crate::movielens;
@@ -183,10 +184,10 @@ pub fn read_exposures_into(
         let (repeated_before, rows_before) = (seen.repeated, rows);
         loop {
             let known = Known { users: &users, items: &items };
-            let mut flush = || waiting.drain(..).try_for_each(|block| block.flush(&mut events));
-            let mut flushed = Ok(());
-            let blocks = stream.next(known, options.skip_bad, || flushed = flush())?;
-            flushed?;
+            let mut deal = || waiting.par_drain(..).map(Numbered::deal).collect::<Result<Vec<_>>>();
+            let mut dealt = Ok(Vec::new());
+            let blocks = stream.next(known, options.skip_bad, || dealt = deal())?;
+            dealt?.into_iter().try_for_each(|more| events.append(more))?;
             let Some(blocks) = blocks else { break };
             for mut block in blocks {
                 rows += block.rows;

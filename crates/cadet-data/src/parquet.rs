@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, DataType, Field, Fields};
 use cadet::{At, Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
-use parquet::basic::Type;
+use parquet::basic::{Compression, Type};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -83,10 +83,11 @@ impl Table {
         dictionaries: bool,
         mut each: impl FnMut(u64, &RecordBatch) -> Result<bool>,
     ) -> Result<()> {
+        self.check_codecs(group, columns)?;
         let rows = self.group_rows();
         let first: u64 = rows[..group].iter().sum();
         let handle = Arc::new(self.file.open()?);
-        let mut reader = guard(self.path(), At::Row(first + 1), || {
+        let mut reader = guard(self.path(), At::From(first + 1), || {
             let levels = self.levels(columns, dictionaries)?;
             let groups = OneGroup { file: handle, metadata: self.metadata.clone(), group };
             ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, BATCH, None)
@@ -94,7 +95,7 @@ impl Table {
         let mut row = first;
         loop {
             let batch =
-                guard(self.path(), At::Row(row + 1), || reader.next().transpose().map_err(from_arrow))?;
+                guard(self.path(), At::From(row + 1), || reader.next().transpose().map_err(from_arrow))?;
             let Some(batch) = batch else { break };
             if !each(row, &batch)? {
                 return Ok(());
@@ -108,7 +109,7 @@ impl Table {
                 rows[group],
                 row - first
             );
-            return Err(Error::data(self.path(), At::Row(row + 1), what));
+            return Err(Error::data(self.path(), At::From(row + 1), what));
         }
         Ok(())
     }
@@ -139,6 +140,25 @@ impl Table {
             SerializedPageReader::new(Arc::new(file), chunk, group.num_rows() as usize, None)
         });
         Some(IntPages { pages: Checked(pages.ok()?), path: self.path(), width, nullable })
+    }
+
+    /// Refuses wanted columns that are packed in a way that is not built in.
+    fn check_codecs(&self, group: usize, columns: &[usize]) -> Result<()> {
+        let schema = self.metadata.file_metadata().schema_descr();
+        for (leaf, chunk) in self.metadata.row_group(group).columns().iter().enumerate() {
+            let codec = chunk.compression();
+            if matches!(codec, Compression::BROTLI(_) | Compression::LZO)
+                && columns.contains(&schema.get_column_root_idx(leaf))
+            {
+                let what = format!(
+                    "column {} is compressed with {}: write the file with zstd, snappy, gzip or lz4",
+                    clip(&chunk.column_path().string()),
+                    codec.to_string().split('(').next().unwrap_or_default().to_lowercase()
+                );
+                return Err(Error::data(self.path(), At::File, what));
+            }
+        }
+        Ok(())
     }
 
     fn levels(&self, columns: &[usize], dictionaries: bool) -> ParquetResult<FieldLevels> {

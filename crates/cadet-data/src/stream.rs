@@ -499,7 +499,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{Int32Array, Int64Array, StringArray};
-    use cadet::{Exposures, ExposuresBuilder, IdRef, Ids, Names};
+    use cadet::{Exposures, IdRef, Ids, Names};
     use parquet::arrow::ArrowWriter;
     use parquet::basic::{Compression, Encoding, ZstdLevel};
     use parquet::file::properties::{
@@ -513,8 +513,7 @@ mod tests {
     /// What a block says, in words that do not depend on how it was read.
     fn told(block: Block, known: &(Ids, Ids)) -> Told {
         let (mut users, mut items) = known.clone();
-        let mut builder = ExposuresBuilder::new();
-        block.number(&mut users, &mut items).unwrap().flush(&mut builder).unwrap();
+        let builder = block.number(&mut users, &mut items).unwrap().deal().unwrap();
         let exposures = builder.build(items.len(), users.len()).unwrap();
         (users.names().clone(), items.names().clone(), exposures)
     }

@@ -53,6 +53,10 @@ const EXPECTED: &[(&str, &str)] = &[
         "bad_utf8_header.csv line 1: the name of column 2 is not valid UTF-8 from its byte 5 on: save the file as UTF-8",
     ),
     (
+        "brotli.parquet",
+        "brotli.parquet: column user_id is compressed with brotli: write the file with zstd, snappy, gzip or lz4",
+    ),
+    (
         "broken.csv.zst",
         "broken.csv.zst byte 1472: broken zstd data (Data corruption detected): fetch the file again",
     ),
@@ -98,7 +102,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "huge_values.parquet",
-        "huge_values.parquet row 4: row group 1 declares 3000000 rows, 3 were found: the file is broken, write it again",
+        "huge_values.parquet from row 4 on: row group 1 declares 3000000 rows, 3 were found: the file is broken, write it again",
     ),
     ("inf_weight.csv", "inf_weight.csv line 2: weight is inf: expected a finite number above 0"),
     (
@@ -143,11 +147,11 @@ const EXPECTED: &[(&str, &str)] = &[
         "parquet_named.csv",
         "parquet_named.csv byte 0: the name says plain text, the content looks like Parquet: give it the ending that fits",
     ),
-    ("page_bits.parquet", "page_bits.parquet row 241: broken Parquet data ("),
-    ("page_index.parquet", "page_index.parquet row 1: broken Parquet data ("),
-    ("page_offset.parquet", "page_offset.parquet row 121: broken Parquet data ("),
-    ("page_range.parquet", "page_range.parquet row 241: broken Parquet data ("),
-    ("page_slice.parquet", "page_slice.parquet row 1: broken Parquet data ("),
+    ("page_bits.parquet", "page_bits.parquet from row 241 on: broken Parquet data ("),
+    ("page_index.parquet", "page_index.parquet from row 1 on: broken Parquet data ("),
+    ("page_offset.parquet", "page_offset.parquet from row 121 on: broken Parquet data ("),
+    ("page_range.parquet", "page_range.parquet from row 241 on: broken Parquet data ("),
+    ("page_slice.parquet", "page_slice.parquet from row 1 on: broken Parquet data ("),
     (
         "plain_named.csv.gz",
         "plain_named.csv.gz byte 0: the name says gzip, the content is not: give it the ending that fits",

@@ -15,6 +15,8 @@ pub enum At {
     Line(u64),
     /// A row of a table, counted from 1.
     Row(u64),
+    /// A row of a table, counted from 1, and what comes after it.
+    From(u64),
     /// A byte offset, counted from 0.
     Byte(u64),
 }
@@ -25,6 +27,7 @@ impl fmt::Display for At {
             At::File => Ok(()),
             At::Line(n) => write!(f, " line {n}"),
             At::Row(n) => write!(f, " row {n}"),
+            At::From(n) => write!(f, " from row {n} on"),
             At::Byte(n) => write!(f, " byte {n}"),
         }
     }

@@ -1,23 +1,28 @@
 //! How do events become rows, task → instances, faster than by sorting them all?
 //!
-//! Events are dealt out into a few hundred buckets by the low bits of their task, and each bucket, small enough for a core's
-//! cache, is sorted digit by digit. What comes out does not depend on the order in which events came in.
+//! Events are dealt out into a few hundred buckets by the low bits of their task as they come in, and each bucket, small
+//! enough for a core's cache, is sorted digit by digit in the end. What comes out does not depend on the order in which events
+//! came in.
 
 use rayon::prelude::*;
 
 use super::Exposures;
+use super::counts::Counts;
+use super::deal::{BUCKET_BITS, BUCKETS, Key, Keys, Layout, Part};
 use crate::{Error, Result};
 
 /// Collects exposures in any order.
 ///
-/// Holds 8 bytes an event, and 4 more each where weights other than 1 or times were seen. Building the rows takes 8 to 28
-/// bytes an event: most where events have times and there are more than 2³² pairs of a task and an instance.
+/// Holds 4 bytes an event, or 8 where there are more than 2³² pairs of a task and an instance in a bucket, and 4 more each
+/// where weights other than 1 or times were seen. Building the rows takes 4 to 13 bytes an event besides.
 #[derive(Debug, Default)]
 pub struct ExposuresBuilder {
-    chunks: Vec<Chunk>,
+    /// Events that wait for others to be dealt out with.
+    open: Chunk,
+    parts: Vec<Part>,
 }
 
-/// Some events.
+/// Some events in the order they came in.
 #[derive(Debug, Default)]
 struct Chunk {
     /// task << 32 | instance
@@ -30,10 +35,8 @@ struct Chunk {
 
 /// So many events are dealt out at once, by one thread: few enough to stay in a core's cache.
 const PART: usize = 1 << 17;
-/// So many events should be in a bucket, for it and what sorting it takes to stay in the cache.
-const BUCKET: usize = 1 << 15;
-const MOST_BUCKETS: usize = 1 << 10;
-
+/// Fewer wait for others.
+const FEW: usize = 1 << 14;
 /// Seconds in a day.
 const DAY: f64 = 86_400.0;
 /// However long ago, an exposure keeps a weight above 0.
@@ -47,7 +50,7 @@ impl ExposuresBuilder {
 
     /// How many events were added.
     pub fn len(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.keys.len()).sum()
+        self.open.keys.len() + self.parts.iter().map(Part::len).sum::<usize>()
     }
 
     /// Whether none was added.
@@ -55,20 +58,10 @@ impl ExposuresBuilder {
         self.len() == 0
     }
 
-    /// The chunk that the next event goes to.
-    #[inline]
-    fn open(&mut self) -> &mut Chunk {
-        if self.chunks.last().is_none_or(|chunk| chunk.keys.len() >= PART) {
-            self.chunks.push(Chunk::default());
-        }
-        let last = self.chunks.len() - 1;
-        &mut self.chunks[last]
-    }
-
     /// Adds one event of weight 1.
     #[inline]
     pub fn push(&mut self, task: u32, instance: u32) {
-        self.open().push(task, instance, 1.0, 0);
+        self.add(task, instance, 1.0, 0);
     }
 
     /// Adds one event with a weight, which must be finite and above 0.
@@ -79,42 +72,70 @@ impl ExposuresBuilder {
     /// Adds one event with a weight, which must be finite and above 0, and a time in seconds since 1970, 0 for none.
     pub fn push_event(&mut self, task: u32, instance: u32, weight: f32, time: u32) -> Result<()> {
         check(weight)?;
-        self.open().push(task, instance, weight, time);
+        self.add(task, instance, weight, time);
         Ok(())
     }
 
+    #[inline]
+    fn add(&mut self, task: u32, instance: u32, weight: f32, time: u32) {
+        self.open.push(task, instance, weight, time);
+        if self.open.keys.len() == PART {
+            self.deal();
+        }
+    }
+
     /// Adds many events, `task << 32 | instance`, with their weights and times (0 for none) where they have any.
-    pub fn push_all(
-        &mut self,
-        keys: Vec<u64>,
-        weights: Option<Vec<f32>>,
-        times: Option<Vec<u32>>,
-    ) -> Result<()> {
-        let lengths = [weights.as_ref().map(Vec::len), times.as_ref().map(Vec::len)];
+    pub fn push_all(&mut self, keys: &[u64], weights: Option<&[f32]>, times: Option<&[u32]>) -> Result<()> {
+        let lengths = [weights.map(<[_]>::len), times.map(<[_]>::len)];
         if let Some(found) = lengths.into_iter().flatten().find(|n| *n != keys.len()) {
             return Err(Error::Shape { what: "weights or times of events", expected: keys.len(), found });
         }
-        weights.iter().flatten().try_for_each(|weight| check(*weight))?;
-        let mut chunk = Chunk { keys, weights, times };
-        // They may wait for long.
-        chunk.keys.shrink_to_fit();
-        chunk.weights.iter_mut().for_each(Vec::shrink_to_fit);
-        chunk.times.iter_mut().for_each(Vec::shrink_to_fit);
-        self.chunks.push(chunk);
+        weights.into_iter().flatten().try_for_each(|weight| check(*weight))?;
+        if keys.len() < FEW {
+            for (i, key) in keys.iter().enumerate() {
+                let (weight, time) = (weights.map_or(1.0, |w| w[i]), times.map_or(0, |t| t[i]));
+                self.add((*key >> 32) as u32, *key as u32, weight, time);
+            }
+            return Ok(());
+        }
+        let parts = keys.par_chunks(PART).enumerate().map(|(i, keys)| {
+            let here = i * PART..i * PART + keys.len();
+            Part::new(keys, weights.map(|w| &w[here.clone()]), times.map(|t| &t[here]))
+        });
+        self.parts.par_extend(parts);
         Ok(())
+    }
+
+    /// Adds the events of another.
+    pub fn append(&mut self, mut other: Self) -> Result<()> {
+        self.parts.append(&mut other.parts);
+        let Chunk { keys, weights, times } = other.open;
+        self.push_all(&keys, weights.as_deref(), times.as_deref())
+    }
+
+    /// Deals out what waits.
+    fn deal(&mut self) {
+        let Chunk { keys, weights, times } = &mut self.open;
+        if !keys.is_empty() {
+            self.parts.push(Part::new(keys, weights.as_deref(), times.as_deref()));
+        }
+        keys.clear();
+        (*weights, *times) = (None, None);
     }
 
     /// The time of the latest event; 0 where no event has one.
     pub fn latest(&self) -> u32 {
-        self.chunks.iter().flat_map(|chunk| chunk.times.iter().flatten()).max().copied().unwrap_or(0)
+        let times = self.parts.iter().map(|part| &part.times).chain([&self.open.times]);
+        times.flatten().flatten().max().copied().unwrap_or(0)
     }
 
     /// Halves the weight of an event for every `half_life` days that it happened before `now`. What happened later, or
     /// nobody knows when, keeps its weight.
     pub fn decay(&mut self, half_life: f64, now: u32) {
-        for Chunk { keys, weights, times } in &mut self.chunks {
+        self.deal();
+        for Part { weights, times, .. } in &mut self.parts {
             let Some(times) = times else { continue };
-            let weights = weights.get_or_insert_with(|| vec![1.0; keys.len()]);
+            let weights = weights.get_or_insert_with(|| vec![1.0; times.len()]);
             for (weight, time) in weights.iter_mut().zip(times).filter(|(_, time)| **time != 0) {
                 let days = f64::from(now.saturating_sub(*time)) / DAY;
                 let decayed = f64::from(*weight) * (-days / half_life).exp2();
@@ -125,26 +146,27 @@ impl ExposuresBuilder {
 
     /// Takes out the events at `cut` and later; those whose time is not known stay.
     pub fn split_off_from(&mut self, cut: u32) -> Self {
-        let mut future = Self::default();
-        for chunk in &mut self.chunks {
-            let mut past = Chunk::default();
-            for (i, key) in chunk.keys.iter().enumerate() {
-                let (weight, time) = (chunk.weight(i), chunk.time(i));
-                let side = if time == 0 || time < cut { &mut past } else { future.open() };
-                side.push((*key >> 32) as u32, *key as u32, weight, time);
+        self.deal();
+        let (mut past, mut future) = (Self::default(), Self::default());
+        for part in self.parts.drain(..) {
+            for ((task, instance), i) in part.pairs().zip(0..) {
+                let (weight, time) = (part.weight(i), part.time(i));
+                let side = if time == 0 || time < cut { &mut past } else { &mut future };
+                side.add(task, instance, weight, time);
             }
-            *chunk = past;
         }
+        *self = past;
         future
     }
 
     /// The time before which a share of the events lies.
     pub fn time_at(&self, share: f64) -> u32 {
         let mut times = Vec::with_capacity(self.len());
-        for chunk in &self.chunks {
-            match &chunk.times {
+        let parts = self.parts.iter().map(|part| (&part.times, part.len()));
+        for (known, count) in parts.chain([(&self.open.times, self.open.keys.len())]) {
+            match known {
                 Some(known) => times.extend_from_slice(known),
-                None => times.resize(times.len() + chunk.keys.len(), 0),
+                None => times.resize(times.len() + count, 0),
             }
         }
         if times.is_empty() {
@@ -155,14 +177,16 @@ impl ExposuresBuilder {
     }
 
     /// Sorts the events into rows and counts the repeats.
-    pub fn build(self, tasks: usize, instances: usize) -> Result<Exposures> {
-        let weighted = self.chunks.iter().flat_map(|c| c.weights.iter().flatten()).any(|w| *w != 1.0);
-        let timed = self.chunks.iter().flat_map(|c| c.times.iter().flatten()).any(|t| *t != 0);
-        match (weighted, timed) {
-            (false, false) => deal::<()>(self.chunks, tasks, instances),
-            (false, true) => deal::<u32>(self.chunks, tasks, instances),
-            (true, _) => deal::<(f32, u32)>(self.chunks, tasks, instances),
-        }
+    pub fn build(mut self, tasks: usize, instances: usize) -> Result<Exposures> {
+        self.deal();
+        let weighted = self.parts.iter().flat_map(|p| p.weights.iter().flatten()).any(|w| *w != 1.0);
+        let timed = self.parts.iter().flat_map(|p| p.times.iter().flatten()).any(|t| *t != 0);
+        let rows = match (weighted, timed) {
+            (false, false) => sort::<()>,
+            (false, true) => sort::<u32>,
+            (true, _) => sort::<(f32, u32)>,
+        };
+        rows(self.parts, tasks, instances)
     }
 }
 
@@ -185,21 +209,13 @@ impl Chunk {
         }
         self.keys.push(u64::from(task) << 32 | u64::from(instance));
     }
-
-    fn weight(&self, event: usize) -> f32 {
-        self.weights.as_ref().map_or(1.0, |weights| weights[event])
-    }
-
-    fn time(&self, event: usize) -> u32 {
-        self.times.as_ref().map_or(0, |times| times[event])
-    }
 }
 
 /// What is known of an event beside who was shown what.
 trait Extra: Copy + Default + Send + Sync {
     const WEIGHTED: bool;
     const TIMED: bool;
-    fn of(chunk: &Chunk, event: usize) -> Self;
+    fn of(part: &Part, event: usize) -> Self;
     fn weight(self) -> f32;
     fn time(self) -> u32;
 }
@@ -207,7 +223,7 @@ trait Extra: Copy + Default + Send + Sync {
 impl Extra for () {
     const WEIGHTED: bool = false;
     const TIMED: bool = false;
-    fn of(_: &Chunk, _: usize) -> Self {}
+    fn of(_: &Part, _: usize) -> Self {}
     fn weight(self) -> f32 {
         1.0
     }
@@ -219,8 +235,8 @@ impl Extra for () {
 impl Extra for u32 {
     const WEIGHTED: bool = false;
     const TIMED: bool = true;
-    fn of(chunk: &Chunk, event: usize) -> Self {
-        chunk.time(event)
+    fn of(part: &Part, event: usize) -> Self {
+        part.time(event)
     }
     fn weight(self) -> f32 {
         1.0
@@ -233,8 +249,8 @@ impl Extra for u32 {
 impl Extra for (f32, u32) {
     const WEIGHTED: bool = true;
     const TIMED: bool = true;
-    fn of(chunk: &Chunk, event: usize) -> Self {
-        (chunk.weight(event), chunk.time(event))
+    fn of(part: &Part, event: usize) -> Self {
+        (part.weight(event), part.time(event))
     }
     fn weight(self) -> f32 {
         self.0
@@ -244,131 +260,31 @@ impl Extra for (f32, u32) {
     }
 }
 
-/// How an event is written within a bucket: the high bits of its task, then its instance.
-#[derive(Debug, Clone, Copy)]
-struct Layout {
-    bucket_bits: u32,
-    task_bits: u32,
-    instance_bits: u32,
-}
-
-/// A key of as many bits as the layout needs; half the size is twice the speed.
-trait Key: Copy + Default + Ord + Send + Sync {
-    fn new(key: u64) -> Self;
-    fn get(self) -> u64;
-}
-
-impl Key for u32 {
-    fn new(key: u64) -> Self {
-        key as u32
-    }
-    fn get(self) -> u64 {
-        self.into()
-    }
-}
-
-impl Key for u64 {
-    fn new(key: u64) -> Self {
-        key
-    }
-    fn get(self) -> u64 {
-        self
-    }
-}
-
-fn deal<E: Extra>(chunks: Vec<Chunk>, tasks: usize, instances: usize) -> Result<Exposures> {
-    let total: usize = chunks.iter().map(|chunk| chunk.keys.len()).sum();
-    // Numbers have 32 bits, however many there might be.
-    let width = |count: usize| u64::BITS - ((count as u64).clamp(1, 1 << 32) - 1).leading_zeros();
-    let bucket_bits = width((total / BUCKET).min(MOST_BUCKETS)).min(width(tasks));
-    let layout =
-        Layout { bucket_bits, task_bits: width(tasks) - bucket_bits, instance_bits: width(instances) };
-    let most = Most { tasks, instances };
-    let buckets = match layout.task_bits + layout.instance_bits {
-        0..=32 => sort_buckets::<u32, E>(chunks, layout, most)?,
-        _ => sort_buckets::<u64, E>(chunks, layout, most)?,
+fn sort<E: Extra>(parts: Vec<Part>, tasks: usize, instances: usize) -> Result<Exposures> {
+    let largest = parts.iter().map(|part| part.largest);
+    let largest = largest.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
+    let check = |what, expected: usize, number: u32| match (number as usize) < expected {
+        true => Ok(()),
+        false => Err(Error::Shape { what, expected, found: number as usize + 1 }),
     };
+    if let Some((task, instance)) = largest {
+        check("tasks", tasks, task)?;
+        check("instances", instances, instance)?;
+    }
+    let layout = Layout::of(largest.unwrap_or_default());
+    let buckets = match layout.bits() {
+        0..=32 => sort_buckets::<u32, E>(&parts, layout),
+        _ => sort_buckets::<u64, E>(&parts, layout),
+    };
+    drop(parts);
     join(buckets, tasks, instances)
 }
 
-/// How many tasks and instances there may be.
-#[derive(Debug, Clone, Copy)]
-struct Most {
-    tasks: usize,
-    instances: usize,
-}
-
-impl Most {
-    /// Refuses events whose largest task and instance are these.
-    fn check(self, (task, instance): (u32, u32)) -> Result<()> {
-        let check = |what, expected: usize, number: u32| match (number as usize) < expected {
-            true => Ok(()),
-            false => Err(Error::Shape { what, expected, found: number as usize + 1 }),
-        };
-        check("tasks", self.tasks, task)?;
-        check("instances", self.instances, instance)
-    }
-}
-
-fn sort_buckets<K: Key, E: Extra>(mut chunks: Vec<Chunk>, layout: Layout, most: Most) -> Result<Vec<Bucket>> {
-    let mut groups = Vec::new();
-    while !chunks.is_empty() {
-        let mut size = 0;
-        let many = chunks.iter().take_while(|chunk| {
-            size += chunk.keys.len();
-            size <= PART
-        });
-        let many = many.count().max(1);
-        groups.push(chunks.drain(..many).collect::<Vec<_>>());
-    }
-    let parts: Vec<Part<K, E>> = groups.into_par_iter().map(|group| part(group, layout)).collect();
-    let largest = parts.iter().filter(|part| !part.events.is_empty()).map(|part| part.largest);
-    largest.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).map_or(Ok(()), |largest| most.check(largest))?;
-    let buckets = (0..1usize << layout.bucket_bits)
-        .into_par_iter()
-        .map_init(Scratch::default, |scratch, b| {
-            let pieces = parts.iter().map(|part| &part.events[part.starts[b]..part.starts[b + 1]]);
-            Bucket::new(scratch.sort(pieces, layout.task_bits + layout.instance_bits), b as u32, layout)
-        })
-        .collect();
-    Ok(buckets)
-}
-
-/// Some events, ordered by bucket.
-struct Part<K, E> {
-    events: Vec<(K, E)>,
-    /// Where each bucket starts, and where the last ends.
-    starts: Vec<usize>,
-    /// The largest task and the largest instance.
-    largest: (u32, u32),
-}
-
-fn part<K: Key, E: Extra>(chunks: Vec<Chunk>, layout: Layout) -> Part<K, E> {
-    let buckets = 1usize << layout.bucket_bits;
-    let bucket = |event: u64| (event >> 32) as usize & (buckets - 1);
-    let key = |event: u64| {
-        let task = event >> 32 >> layout.bucket_bits;
-        K::new(task << layout.instance_bits | u64::from(event as u32))
-    };
-    let mut starts = vec![0; buckets + 1];
-    let (mut task, mut instance) = (0, 0);
-    for event in chunks.iter().flat_map(|chunk| &chunk.keys) {
-        (task, instance) = (u32::max(task, (*event >> 32) as u32), u32::max(instance, *event as u32));
-        starts[bucket(*event) + 1] += 1;
-    }
-    for b in 0..buckets {
-        starts[b + 1] += starts[b];
-    }
-    let mut places = starts.clone();
-    let mut events = vec![(K::default(), E::default()); starts[buckets]];
-    for chunk in chunks {
-        for (i, event) in chunk.keys.iter().enumerate() {
-            let place = &mut places[bucket(*event)];
-            events[*place] = (key(*event), E::of(&chunk, i));
-            *place += 1;
-        }
-    }
-    Part { events, starts, largest: (task, instance) }
+fn sort_buckets<K: Key, E: Extra>(parts: &[Part], layout: Layout) -> Vec<Bucket> {
+    let buckets = (0..BUCKETS).into_par_iter().map_init(Scratch::<K, E>::default, |scratch, b| {
+        Bucket::new(scratch.sort(parts, b, layout), b as u32, layout)
+    });
+    buckets.collect()
 }
 
 /// What sorting takes, kept from one bucket to the next: fresh memory is slow.
@@ -381,52 +297,51 @@ struct Scratch<K, E> {
 }
 
 impl<K: Key, E: Extra> Scratch<K, E> {
-    /// Sorts the events of some pieces by digits, the lowest first.
-    fn sort<'a, 'p>(
-        &'a mut self,
-        pieces: impl Iterator<Item = &'p [(K, E)]> + Clone,
-        bits: u32,
-    ) -> &'a [(K, E)]
-    where
-        (K, E): 'p,
-    {
-        const DIGIT: u32 = 14;
-        let total = pieces.clone().map(<[_]>::len).sum();
+    /// Sorts the events of a bucket by digits, the lowest first.
+    fn sort(&mut self, parts: &[Part], bucket: usize, layout: Layout) -> &[(K, E)] {
+        self.events.clear();
+        for part in parts {
+            // A part's keys are as short as its own events allow.
+            let key = |key: u64| {
+                let (task, instance) = part.layout.both(key);
+                K::new(u64::from(task) << layout.instance_bits | u64::from(instance))
+            };
+            let range = part.range(bucket);
+            let extras = range.clone().map(|i| E::of(part, i));
+            match &part.keys {
+                Keys::Short(keys) => {
+                    self.events.extend(keys[range].iter().map(|k| key((*k).into())).zip(extras));
+                }
+                Keys::Long(keys) => self.events.extend(keys[range].iter().map(|k| key(*k)).zip(extras)),
+            }
+        }
+        let (total, bits) = (self.events.len(), layout.bits());
         // Too few to be worth it, or more than can be counted.
         if !(1 << 10..u32::MAX as usize).contains(&total) {
-            self.events.clear();
-            pieces.for_each(|piece| self.events.extend_from_slice(piece));
             self.events.sort_unstable_by_key(|(key, _)| *key);
             return &self.events;
         }
-        let count = bits.div_ceil(DIGIT).max(1);
+        // Counting the values of a digit should not take longer than moving the events.
+        let most = total.ilog2().min(14);
+        let count = bits.div_ceil(most).max(1);
         let digit_bits = bits.div_ceil(count);
         let digit = |i: u32, key: K| (key.get() >> (i * digit_bits)) as usize & ((1 << digit_bits) - 1);
         self.places.clear();
         self.places.resize((count as usize) << digit_bits, 0);
-        // A piece stays in the nearest cache while its digits are counted.
-        for piece in pieces.clone() {
-            for (i, places) in (0..).zip(self.places.chunks_exact_mut(1 << digit_bits)) {
-                piece.iter().for_each(|(key, _)| places[digit(i, *key)] += 1);
-            }
+        for (i, places) in (0..).zip(self.places.chunks_exact_mut(1 << digit_bits)) {
+            self.events.iter().for_each(|(key, _)| places[digit(i, *key)] += 1);
         }
-        for events in [&mut self.events, &mut self.other] {
-            events.resize(events.len().max(total), (K::default(), E::default()));
-        }
-        let (mut from, mut to) = (&mut self.events[..total], &mut self.other[..total]);
+        self.other.resize(self.other.len().max(total), (K::default(), E::default()));
+        let (mut from, mut to) = (&mut self.events[..], &mut self.other[..total]);
         for (i, places) in (0..).zip(self.places.chunks_exact_mut(1 << digit_bits)) {
             let mut sum = 0;
             for place in places.iter_mut() {
                 sum += std::mem::replace(place, sum);
             }
-            let mut put = |event: &(K, E)| {
+            for event in from.iter() {
                 let place = &mut places[digit(i, event.0)];
                 to[*place as usize] = *event;
                 *place += 1;
-            };
-            match i {
-                0 => pieces.clone().for_each(|piece| piece.iter().for_each(&mut put)),
-                _ => from.iter().for_each(put),
             }
             std::mem::swap(&mut from, &mut to);
         }
@@ -462,35 +377,58 @@ impl Bucket {
         instances.reserve_exact(sorted.len());
         weights.reserve_exact(if E::WEIGHTED { sorted.len() } else { 0 });
         last.reserve_exact(if E::TIMED { sorted.len() } else { 0 });
-        let task = |key: K| (key.get() >> layout.instance_bits) as u32;
-        for row in sorted.chunk_by(|a, b| task(a.0) == task(b.0)) {
+        let both = |key: K| layout.both(key.get());
+        let mut rest = sorted;
+        while let [(first, _), ..] = rest {
+            let (task, _) = both(*first);
+            let (row, others) = rest.split_at(rest.partition_point(|(key, _)| both(*key).0 == task));
             let (start, before) = (instances.len(), repeats.len());
-            for run in row.chunk_by(|a, b| a.0 == b.0) {
-                if run.len() > 1 {
-                    let count = u32::try_from(run.len()).unwrap_or(u32::MAX);
-                    repeats.push(((instances.len() - start) as u32, count));
+            let mut row = row;
+            while !row.is_empty() {
+                // Most happened once.
+                let next = row.windows(2).position(|two| two[0].0 == two[1].0).unwrap_or(row.len());
+                let (once, then) = row.split_at(next);
+                instances.extend(once.iter().map(|(key, _)| both(*key).1));
+                if E::WEIGHTED {
+                    weights.extend(once.iter().map(|(_, extra)| extra.weight()));
                 }
+                if E::TIMED {
+                    last.extend(once.iter().map(|(_, extra)| extra.time()));
+                }
+                row = then;
+                let Some((key, _)) = row.first() else { break };
+                let (run, then) = row.split_at(row.iter().take_while(|event| event.0 == *key).count());
+                repeats
+                    .push(((instances.len() - start) as u32, u32::try_from(run.len()).unwrap_or(u32::MAX)));
+                instances.push(both(*key).1);
                 if E::WEIGHTED {
                     weights.push(weight(run));
                 }
                 if E::TIMED {
                     last.push(run.iter().map(|(_, extra)| extra.time()).max().unwrap_or(0));
                 }
-                instances.push((run[0].0.get() & ((1 << layout.instance_bits) - 1)) as u32);
+                row = then;
             }
-            let task = task(row[0].0) << layout.bucket_bits | number;
             let length = (instances.len() - start) as u32;
-            rows.push(Row { task, length, repeats: (repeats.len() - before) as u32 });
+            let repeats = (repeats.len() - before) as u32;
+            rows.push(Row { task: task << BUCKET_BITS | number, length, repeats });
+            rest = others;
         }
         bucket
+    }
+
+    /// The exposures that happened more than once: where they stand among all, if rows start at `offsets`, and how often.
+    fn repeated(&self, offsets: &[u64]) -> impl Iterator<Item = (usize, u32)> {
+        let starts = self.rows.iter().flat_map(|row| {
+            let start = offsets[row.task as usize] as usize;
+            std::iter::repeat_n(start, row.repeats as usize)
+        });
+        starts.zip(&self.repeats).map(|(start, (at, count))| (start + *at as usize, *count))
     }
 }
 
 /// The sum of weights, the same whatever order they come in.
 fn weight<K, E: Extra>(run: &[(K, E)]) -> f32 {
-    if let [(_, only)] = run {
-        return only.weight();
-    }
     let mut weights: Vec<f32> = run.iter().map(|(_, extra)| extra.weight()).collect();
     weights.sort_unstable_by(|a, b| b.total_cmp(a));
     weights.iter().sum()
@@ -508,19 +446,19 @@ fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposure
     let total = buckets.iter().map(|bucket| bucket.instances.len()).sum();
     let has = |any: fn(&Bucket) -> bool| buckets.iter().any(any);
     let mut rows = vec![0u32; total];
-    let mut counts = has(|b| !b.repeats.is_empty()).then(|| vec![1u32; total]);
+    let counts = has(|b| !b.repeats.is_empty()).then(|| {
+        let mut counts = Counts::ones(total);
+        counts.set(buckets.iter().flat_map(|bucket| bucket.repeated(&offsets)));
+        counts
+    });
     let mut weights = has(|b| !b.weights.is_empty()).then(|| vec![1f32; total]);
     let mut last = has(|b| b.last.iter().any(|time| *time != 0)).then(|| vec![0u32; total]);
     for bucket in buckets {
-        let (mut from, mut repeated) = (0, bucket.repeats.into_iter());
-        for Row { task, length, repeats } in bucket.rows {
+        let mut from = 0;
+        for Row { task, length, .. } in bucket.rows {
             let start = offsets[task as usize] as usize;
             let (to, part) = (start..start + length as usize, from..from + length as usize);
             rows[to.clone()].copy_from_slice(&bucket.instances[part.clone()]);
-            if let Some(all) = &mut counts {
-                let repeated = repeated.by_ref().take(repeats as usize);
-                repeated.for_each(|(at, count)| all[start + at as usize] = count);
-            }
             if let Some(all) = &mut weights {
                 all[to.clone()].copy_from_slice(&bucket.weights[part.clone()]);
             }
@@ -609,9 +547,9 @@ mod tests {
         let mut builder = ExposuresBuilder::new();
         for weight in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             assert!(builder.push_weighted(0, 0, weight).is_err());
-            assert!(builder.push_all(vec![0], Some(vec![weight]), None).is_err());
+            assert!(builder.push_all(&[0], Some(&[weight]), None).is_err());
         }
-        assert!(builder.push_all(vec![0], None, Some(vec![])).is_err());
+        assert!(builder.push_all(&[0], None, Some(&[])).is_err());
         assert!(builder.is_empty());
         builder.push(3, 4);
         for (tasks, instances) in [(3, 5), (4, 4), (0, 0)] {
@@ -668,9 +606,10 @@ mod tests {
             let mut part_of: Vec<_> = events(400_000, 50, 40).collect();
             part_of.iter_mut().filter(|_| part % 2 == 0).for_each(|e| e.2 = 1.0);
             part_of.iter_mut().filter(|_| part < 2).for_each(|e| e.3 = 0);
-            let weights = (part % 2 == 1).then(|| part_of.iter().map(|e| e.2).collect());
-            let times = (part >= 2).then(|| part_of.iter().map(|e| e.3).collect());
-            builder.push_all(part_of.iter().map(key).collect(), weights, times).unwrap();
+            let weights = (part % 2 == 1).then(|| part_of.iter().map(|e| e.2).collect::<Vec<_>>());
+            let times = (part >= 2).then(|| part_of.iter().map(|e| e.3).collect::<Vec<_>>());
+            let keys: Vec<u64> = part_of.iter().map(key).collect();
+            builder.push_all(&keys, weights.as_deref(), times.as_deref()).unwrap();
             part_of.iter().for_each(|event| note(&mut truth, *event));
             builder.push_event(part, 0, 0.5, 7).unwrap();
             note(&mut truth, (part, 0, 0.5, 7));
@@ -700,10 +639,12 @@ mod tests {
             }
             let (early, late) = events.split_at(cut.min(events.len()));
             for part in [late, early] {
-                let keys = part.iter().rev().map(|e| u64::from(e.0) << 32 | u64::from(e.1)).collect();
-                let weights = part.iter().rev().map(|e| e.2).collect();
-                let times = part.iter().rev().map(|e| e.3).collect();
-                back.push_all(keys, Some(weights), Some(times)).unwrap();
+                let keys: Vec<u64> = part.iter().rev().map(|e| u64::from(e.0) << 32 | u64::from(e.1)).collect();
+                let weights: Vec<f32> = part.iter().rev().map(|e| e.2).collect();
+                let times: Vec<u32> = part.iter().rev().map(|e| e.3).collect();
+                let mut events = ExposuresBuilder::new();
+                events.push_all(&keys, Some(&weights), Some(&times)).unwrap();
+                back.append(events).unwrap();
             }
             prop_assert_eq!(forth.build(8, 6).unwrap(), back.build(8, 6).unwrap());
         }

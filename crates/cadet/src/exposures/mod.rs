@@ -1,15 +1,18 @@
 //! Who was shown what: for each task (an item) the instances (users) exposed to it.
 //!
-//! Kept as compressed rows, task → instances, sorted and without duplicates: 4 bytes an exposure, and 4 more
-//! each where some were repeated, weighted, or came with a time. `m_t`, the share of the exposures that belong to task t, and
+//! Kept as compressed rows, task → instances, sorted and without duplicates: 4 bytes an exposure, one more where some were
+//! repeated, and 4 more each where some were weighted or came with a time. `m_t`, the share of the exposures that belong to task t, and
 //! the population `p = Σ m_t q_t` both follow from it.
 
 mod build;
+mod counts;
+mod deal;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 pub use build::ExposuresBuilder;
+use counts::Counts;
 
 /// A task (an item), numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,7 +29,7 @@ pub struct Exposures {
     offsets: Vec<u64>,
     instances: Vec<u32>,
     /// How often each exposure happened; `None` where every one happened once.
-    counts: Option<Vec<u32>>,
+    counts: Option<Counts>,
     /// The summed weight of each exposure; `None` where it equals the count.
     weights: Option<Vec<f32>>,
     /// When each exposure last happened, in seconds since 1970, 0 where that is not known; `None` where no time is.
@@ -38,7 +41,9 @@ pub struct Exposures {
 pub struct Audience<'a> {
     /// The instances, ascending.
     pub instances: &'a [u32],
-    counts: Option<&'a [u32]>,
+    /// The counts of all rows, of which this one's begin at `start`.
+    counts: Option<&'a Counts>,
+    start: usize,
     weights: Option<&'a [f32]>,
     last: Option<&'a [u32]>,
 }
@@ -48,14 +53,14 @@ impl Audience<'_> {
     pub fn weight(&self, i: usize) -> f32 {
         match (self.weights, self.counts) {
             (Some(weights), _) => weights[i],
-            (None, Some(counts)) => counts[i] as f32,
+            (None, Some(counts)) => counts.get(self.start + i) as f32,
             (None, None) => 1.0,
         }
     }
 
     /// How often the `i`-th exposure of this row happened.
     pub fn count(&self, i: usize) -> u32 {
-        self.counts.map_or(1, |counts| counts[i])
+        self.counts.map_or(1, |counts| counts.get(self.start + i))
     }
 
     /// When the `i`-th exposure of this row last happened, in seconds since 1970; 0 where that is not known.
@@ -113,6 +118,7 @@ impl Exposures {
             return shape("instances", instance_count, worst as usize + 1);
         }
         check_weights(weights.as_deref())?;
+        let counts = counts.map(Counts::from_iter);
         Ok(Self { instance_count, offsets, instances, counts, weights, last: None })
     }
 
@@ -141,7 +147,7 @@ impl Exposures {
         let (mut offsets, mut instances) = (vec![0u64], Vec::with_capacity(total));
         let weighted = self.weights.is_some() || other.weights.is_some();
         let (mut counts, mut weights, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        let empty = Audience { instances: &[], counts: None, weights: None, last: None };
+        let empty = Audience { instances: &[], counts: None, start: 0, weights: None, last: None };
         let of = |e: &Exposures, t: usize| (t < e.task_count()).then_some(TaskId(t as u32));
         for t in 0..tasks {
             let a = of(self, t).map_or(empty, |t| self.audience(t));
@@ -196,7 +202,7 @@ impl Exposures {
     /// How many exposures happened, repeats counted.
     pub fn event_count(&self) -> u64 {
         match &self.counts {
-            Some(counts) => counts.iter().map(|c| u64::from(*c)).sum(),
+            Some(counts) => counts.iter().map(u64::from).sum(),
             None => self.len() as u64,
         }
     }
@@ -206,7 +212,8 @@ impl Exposures {
         let row = self.offsets[task.0 as usize] as usize..self.offsets[task.0 as usize + 1] as usize;
         Audience {
             instances: &self.instances[row.clone()],
-            counts: self.counts.as_ref().map(|c| &c[row.clone()]),
+            counts: self.counts.as_ref(),
+            start: row.start,
             weights: self.weights.as_ref().map(|w| &w[row.clone()]),
             last: self.last.as_ref().map(|l| &l[row]),
         }
@@ -242,8 +249,8 @@ impl Exposures {
     }
 
     /// The counts of all rows, where any exposure was repeated.
-    pub fn counts(&self) -> Option<&[u32]> {
-        self.counts.as_deref()
+    pub fn counts(&self) -> Option<Vec<u32>> {
+        self.counts.as_ref().map(|counts| counts.iter().collect())
     }
 
     /// The weights of all rows, where they differ from the counts.
@@ -282,7 +289,7 @@ impl Exposures {
         }
         let mut next = offsets.clone();
         let mut tasks = vec![0u32; self.len()];
-        let mut counts = self.counts.as_ref().map(|c| vec![0; c.len()]);
+        let mut counts = self.counts.as_ref().map(|_| vec![0; self.len()]);
         let mut weights = self.weights.as_ref().map(|w| vec![0.0; w.len()]);
         let mut last = self.last.as_ref().map(|l| vec![0; l.len()]);
         for (task, audience) in self.audiences() {
@@ -301,6 +308,7 @@ impl Exposures {
                 *place += 1;
             }
         }
+        let counts = counts.map(Counts::from_iter);
         Self { instance_count: self.task_count(), offsets, instances: tasks, counts, weights, last }
     }
 
@@ -308,7 +316,7 @@ impl Exposures {
     pub fn filter(&self, keep: impl Fn(TaskId, InstanceId) -> bool) -> Self {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut instances = Vec::new();
-        let mut counts = self.counts.as_ref().map(|_| Vec::new());
+        let mut counts = self.counts.as_ref().map(|_| Counts::default());
         let mut weights = self.weights.as_ref().map(|_| Vec::new());
         let mut last = self.last.as_ref().map(|_| Vec::new());
         offsets.push(0);

@@ -217,7 +217,7 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     exposures.add("offsets", Dtype::U64, &[offsets.len()], offsets);
     exposures.add("instances", Dtype::U32, &[instances.len()], instances);
     if let Some(counts) = model.exposures.counts() {
-        exposures.add("counts", Dtype::U32, &[counts.len()], counts);
+        exposures.add("counts", Dtype::U32, &[counts.len()], &counts);
     }
     if let Some(weights) = model.exposures.weights() {
         exposures.floats("weights", &[weights.len()], weights);
