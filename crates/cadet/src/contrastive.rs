@@ -167,17 +167,6 @@ impl Contrastive {
         self.table.len() / self.net.shape().task_stride()
     }
 
-    fn update_net(&mut self, adam: Adam, chunks: usize) {
-        let kernel = self.kernel;
-        let (total, others) = self.work.chunks[..chunks].split_at_mut(1);
-        let total = &mut total[0].gradient;
-        for other in others {
-            add_to(kernel, total, &other.gradient);
-        }
-        let [m, v] = &mut self.net_moments;
-        self.net.update(|theta| adam.update(kernel, theta, total, m, v));
-    }
-
     /// Finds the distinct tasks of a batch and brings their rows up to date.
     fn meet(&mut self, batch: &Batch) {
         let Work { met, distinct, late, .. } = &mut self.work;
@@ -199,25 +188,6 @@ impl Contrastive {
         let (stride, late) = (self.net.shape().task_stride(), &mut self.work.late);
         catch_up(self.kernel, &mut self.table, &mut self.table_moments, stride, late);
         late.clear();
-    }
-
-    fn update_tasks(&mut self, adam: Adam, batch: &Batch, stride: usize) {
-        let Work { task_gradient, met, distinct, .. } = &mut self.work;
-        if self.idle == Idle::Coast {
-            self.coasting.push(adam);
-        }
-        for (i, task) in batch.tasks.iter().enumerate() {
-            let met = &mut met[*task as usize];
-            met.done = self.coasting.steps() as u32;
-            // The gradients of a task that stands here more than once are added up at its first place.
-            if met.first < i as u32 {
-                let (sums, rest) = task_gradient.split_at_mut(i * stride);
-                let sums = &mut sums[met.first as usize * stride..][..stride];
-                sums.iter_mut().zip(&rest[..stride]).for_each(|(sum, value)| *sum += value);
-            }
-        }
-        let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
-        adam.update_rows(self.kernel, &mut self.table, &mut self.table_moments, rows);
     }
 
     /// A step on at most so many threads.
@@ -265,17 +235,42 @@ impl Contrastive {
         self.steps += 1;
         let adam = |rate| Adam::at(self.adam, rate, self.steps);
         let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
-        let mut update = || {
-            if rates.net > 0.0 {
-                self.update_net(for_net, chunks);
-            }
-            if rates.tasks > 0.0 {
-                self.update_tasks(for_tasks, batch, stride);
-            }
+        let Self { net, net_moments, table, table_moments, coasting, idle, .. } = self;
+        let Work { chunks: scratches, task_gradient, met, distinct, .. } = &mut self.work;
+        let mut update_net = || {
+            let (total, others) = scratches[..chunks].split_at_mut(1);
+            let total = &mut total[0].gradient;
+            others.iter().for_each(|other| add_to(kernel, total, &other.gradient));
+            let [m, v] = net_moments;
+            net.update(|theta| for_net.update(kernel, theta, total, m, v));
         };
-        // The update is short and serial: the next batch is drawn meanwhile.
-        let both: [&mut (dyn FnMut() + Send); 2] = [&mut update, meanwhile];
-        crew::each(threads, both, |job| job());
+        let mut update_tasks = || {
+            if *idle == Idle::Coast {
+                coasting.push(for_tasks);
+            }
+            for (i, task) in batch.tasks.iter().enumerate() {
+                let met = &mut met[*task as usize];
+                met.done = coasting.steps() as u32;
+                // The gradients of a task that stands here more than once are added up at its first place.
+                if met.first < i as u32 {
+                    let (sums, rest) = task_gradient.split_at_mut(i * stride);
+                    let sums = &mut sums[met.first as usize * stride..][..stride];
+                    sums.iter_mut().zip(&rest[..stride]).for_each(|(sum, value)| *sum += value);
+                }
+            }
+            let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
+            for_tasks.update_rows(kernel, table, table_moments, rows);
+        };
+        // All of this is short, and the next batch is drawn meanwhile.
+        let mut jobs: Vec<&mut (dyn FnMut() + Send)> = Vec::with_capacity(3);
+        if rates.tasks > 0.0 {
+            jobs.push(&mut update_tasks);
+        }
+        if rates.net > 0.0 {
+            jobs.push(&mut update_net);
+        }
+        jobs.push(meanwhile);
+        crew::each(threads, jobs, |job| job());
         loss
     }
 }

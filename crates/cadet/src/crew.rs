@@ -55,11 +55,12 @@ fn share(threads: usize, trainings: usize) -> usize {
     (threads / trainings.max(1)).max(1)
 }
 
-/// Does every job, on at most so many threads, the caller's among them. Jobs are taken in order, and the caller does what
-/// nobody else takes. Where a job panics those under way are ended first, some may not be done, and the caller panics.
+/// Does every job, on at most so many threads, the caller's among them. The caller takes the first and goes on from there, the
+/// others take the last: what a job works on is in the same core's cache when the same jobs come again. The caller does
+/// what nobody else takes. Where a job panics those under way are ended first, some may not be done, and the caller panics.
 pub(crate) fn each<J: Send>(
     threads: usize,
-    jobs: impl IntoIterator<Item = J, IntoIter: Send>,
+    jobs: impl IntoIterator<Item = J, IntoIter: Send + DoubleEndedIterator>,
     work: impl Fn(J) + Sync,
 ) {
     let jobs = jobs.into_iter();
@@ -68,21 +69,31 @@ pub(crate) fn each<J: Send>(
     // Few jobs may be of very different lengths.
     let judged = most >= 2 * threads;
     let jobs = Mutex::new(jobs);
-    let take = || lock(&jobs).next();
-    let take_all = || {
-        while let Some(job) = take() {
+    let take = |who| match who {
+        Who::Caller => lock(&jobs).next(),
+        Who::Other => lock(&jobs).next_back(),
+    };
+    let take_all = |who| {
+        while let Some(job) = take(who) {
             work(job);
         }
     };
     if threads < 2 {
-        return take_all();
+        return take_all(Who::Caller);
     }
     match CREW.try_lock() {
         Ok(mut crew) => crew.share(threads - 1, judged, &take_all),
         // Somebody's work panicked, which does the crew no harm.
         Err(TryLockError::Poisoned(crew)) => crew.into_inner().share(threads - 1, judged, &take_all),
-        Err(TryLockError::WouldBlock) => take_all(),
+        Err(TryLockError::WouldBlock) => take_all(Who::Caller),
     }
+}
+
+/// Whose thread it is.
+#[derive(Debug, Clone, Copy)]
+enum Who {
+    Caller,
+    Other,
 }
 
 struct Crew {
@@ -142,7 +153,7 @@ struct Hall {
 }
 
 /// What to do; it lives for as long as the hall is open or anybody is in.
-type Work = &'static (dyn Fn() + Sync);
+type Work = &'static (dyn Fn(Who) + Sync);
 
 const COUNT: usize = OPEN - 1;
 const OPEN: usize = 1 << 15;
@@ -153,9 +164,9 @@ impl Crew {
 
     /// Does some work that up to so many others may do at the same time, until there is none left. Whether this pays is judged by work
     /// of many jobs.
-    fn share(&mut self, others: usize, judged: bool, work: &(dyn Fn() + Sync)) {
+    fn share(&mut self, others: usize, judged: bool, work: &(dyn Fn(Who) + Sync)) {
         if self.balance.alone(Instant::now()) {
-            return work();
+            return work(Who::Caller);
         }
         let hall = self.hall.get_or_insert_default();
         let others = others.min(COUNT);
@@ -173,14 +184,14 @@ impl Crew {
         // SAFETY: the reference is gone before this function returns or unwinds. Threads take it only while they are counted
         // as being in, which they get to be by an exchange of a state that is open; `closing` closes the hall and waits until
         // nobody is in.
-        let lasting = unsafe { std::mem::transmute::<&(dyn Fn() + Sync), Work>(work) };
+        let lasting = unsafe { std::mem::transmute::<&(dyn Fn(Who) + Sync), Work>(work) };
         *lock(&hall.work) = Some(lasting);
         hall.most.store(others, Ordering::Relaxed);
         let round = (hall.state.load(Ordering::Relaxed) & !COUNT & !OPEN).wrapping_add(ROUND);
         hall.state.store(round | OPEN, Ordering::Release);
         self.threads.iter().take(others).for_each(Thread::unpark);
         let start = Instant::now();
-        work();
+        work(Who::Caller);
         let worked = start.elapsed();
         drop(closing);
         let now = Instant::now();
@@ -222,7 +233,7 @@ impl Hall {
             wait(|| self.enter(&mut last), thread::park);
             let _inside = Inside(self);
             let Some(work) = *lock(&self.work) else { continue };
-            match catch_unwind(AssertUnwindSafe(work)) {
+            match catch_unwind(AssertUnwindSafe(|| work(Who::Other))) {
                 // There is nothing left to do: nobody need come in any more.
                 Ok(()) => _ = self.state.fetch_and(!OPEN, Ordering::Relaxed),
                 Err(panic) => match &mut *lock(&self.panic) {
@@ -320,7 +331,7 @@ mod tests {
     fn a_crew_keeps_to_its_balance() {
         let (mut crew, caller) = (Crew::NEW, thread::current().id());
         let done = AtomicUsize::new(0);
-        let work = || {
+        let work = |_: Who| {
             assert_eq!(thread::current().id(), caller);
             done.fetch_add(1, Ordering::SeqCst);
         };
@@ -328,8 +339,8 @@ mod tests {
         (0..3).for_each(|_| crew.share(1, true, &work));
         assert_eq!((done.load(Ordering::SeqCst), crew.threads.len(), crew.balance.rounds), (3, 0, 0));
         crew.balance.alone = None;
-        crew.share(1, true, &|| {});
-        crew.share(1, false, &|| {});
+        crew.share(1, true, &|_| {});
+        crew.share(1, false, &|_| {});
         assert_eq!((crew.threads.len(), crew.balance.rounds), (1, 1));
     }
 
@@ -350,6 +361,23 @@ mod tests {
     #[test]
     fn jobs_meet_on_different_threads() {
         assert!((0..100).any(|_| meet(|_| {})));
+    }
+
+    #[test]
+    fn the_caller_takes_the_first_jobs_and_others_the_last() {
+        let caller = thread::current().id();
+        let shared = (0..100).filter(|_| {
+            fresh();
+            let mut by_caller = [true; 6];
+            each(2, &mut by_caller, |here| {
+                *here = thread::current().id() == caller;
+                thread::sleep(Duration::from_micros(100));
+            });
+            assert!(by_caller.is_sorted_by(|a, b| a >= b), "{by_caller:?}");
+            by_caller.contains(&false)
+        });
+        // Another test may have the crew.
+        assert!(shared.count() > 0);
     }
 
     #[test]

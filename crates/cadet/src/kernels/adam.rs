@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::simd::Simd;
+use super::simd::{Simd, prefetch};
 use super::{Kernel, dispatch};
 
 /// Adam's constants.
@@ -79,6 +79,8 @@ impl Adam {
 pub struct Coasting {
     config: AdamConfig,
     powers: Vec<f32>,
+    /// What is left of both moments after 0, 1, 2, … steps, for the numbers of steps that are mostly missed.
+    left: Vec<[f32; 2]>,
     /// How far a row goes along `m/√v` that had its last step before each of the steps.
     reaches: Vec<f32>,
     /// ε in each of the steps, beside `√v`.
@@ -99,7 +101,9 @@ impl Coasting {
     pub fn new(config: AdamConfig) -> Self {
         let r = f64::from(config.beta1) / f64::from(config.beta2).sqrt();
         let powers = std::iter::successors(Some(r), |power| Some(power * r)).take_while(|p| *p > 1e-6);
-        Self { config, powers: powers.map(|p| p as f32).collect(), reaches: Vec::new(), epsilons: Vec::new() }
+        let left = (0..MOSTLY_MISSED).map(|missed| left(config, missed)).collect();
+        let powers = powers.map(|p| p as f32).collect();
+        Self { config, powers, left, reaches: Vec::new(), epsilons: Vec::new() }
     }
 
     /// How many steps there were.
@@ -120,8 +124,8 @@ impl Coasting {
     /// What a row has to catch up with that has `done` steps behind it; nothing where these are all.
     pub fn late(&self, done: usize) -> Option<Late> {
         let (reach, epsilon) = (*self.reaches.get(done)?, self.epsilons[done]);
-        let missed = (self.steps() - done) as i32;
-        let left = [self.config.beta1, self.config.beta2].map(|beta| beta.powi(missed));
+        let missed = self.steps() - done;
+        let left = self.left.get(missed).copied().unwrap_or_else(|| left(self.config, missed));
         Some(Late { reach, epsilon, left })
     }
 
@@ -130,6 +134,14 @@ impl Coasting {
         self.reaches.clear();
         self.epsilons.clear();
     }
+}
+
+/// Powers that are looked up and not worked out.
+const MOSTLY_MISSED: usize = 64;
+
+/// What is left of both moments after so many steps.
+fn left(config: AdamConfig, missed: usize) -> [f32; 2] {
+    [config.beta1, config.beta2].map(|beta| beta.powi(missed as i32))
 }
 
 /// Brings rows of `table` up to date; `moments` keeps both moments of a row side by side.
@@ -172,10 +184,17 @@ pub struct Rows<'a> {
     pub stride: usize,
 }
 
+/// So many rows are sent for before the one at hand.
+const AHEAD: usize = 12;
+
 #[inline(always)]
 fn update_rows<V: Simd, const R: usize>(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>) {
     let stride = rows.stride;
-    for i in rows.places {
+    for (n, i) in rows.places.iter().enumerate() {
+        // Another thread may have worked out the gradients: they come from its cache.
+        if let Some(next) = rows.places.get(n + AHEAD) {
+            prefetch(&rows.gradients[*next as usize * stride..][..stride]);
+        }
         let at = rows.tasks[*i as usize] as usize * stride;
         let gradient = &rows.gradients[*i as usize * stride..][..stride];
         let (m, v) = moments[2 * at..2 * (at + stride)].split_at_mut(stride);
