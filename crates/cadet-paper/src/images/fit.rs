@@ -71,7 +71,7 @@ impl Effort {
     };
 }
 
-/// Numbers per task embedding.
+/// Numbers per task embedding, where nothing else is asked for.
 const EMBEDDING: usize = 16;
 /// Components of the pseudo-label mixture.
 const PSEUDO_LABELS: usize = 10;
@@ -81,6 +81,8 @@ const PSEUDO_LABELS: usize = 10;
 /// for all 20 epochs; with labels 0.655.
 const RELEARN_ROUNDS: usize = 2;
 const RELEARN_SHARE: f64 = 0.3;
+/// Epochs of a pre-embedding model at most. For k = 5 over pixels (64 seed tasks, seed 1) the best of 20 was the sixteenth.
+const MOST_HEAD_EPOCHS: usize = 30;
 /// Held-out pairs that choose the best epoch.
 const VALIDATION_PAIRS: usize = 20_000;
 /// Few images are pulled to the population as if it had been seen this often.
@@ -117,6 +119,37 @@ impl Split {
     }
 }
 
+/// How a ratio over pixels is trained.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pixels {
+    /// The steps of embeddings that start learned, relative to the net's.
+    pub task_rate: f32,
+    /// Positives per step.
+    pub batch: usize,
+    /// Numbers per task embedding.
+    pub embedding: usize,
+}
+
+impl Pixels {
+    pub const USUAL: Pixels = Pixels { task_rate: 1.0, batch: 256, embedding: EMBEDDING };
+
+    /// What tells a run from the usual one, the embeddings' step where they start learned.
+    pub fn suffix(self, learned: bool) -> String {
+        let usual = Self::USUAL;
+        let mut text = String::new();
+        if learned && self.task_rate != usual.task_rate {
+            text += &format!("-rate{}", self.task_rate);
+        }
+        if self.batch != usual.batch {
+            text += &format!("-batch{}", self.batch);
+        }
+        if self.embedding != usual.embedding {
+            text += &format!("-width{}", self.embedding);
+        }
+        text
+    }
+}
+
 /// Where a run keeps what it has trained, and what the run is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Work<'a> {
@@ -126,8 +159,7 @@ pub(crate) struct Work<'a> {
     pub against: Against,
     /// Whether a ratio over pixels scores an image by itself and its mirror image.
     pub mirror: bool,
-    /// The steps of embeddings that start learned, over pixels, relative to the net's.
-    pub task_rate: f32,
+    pub pixels: Pixels,
     pub bar: &'a Bar,
 }
 
@@ -142,6 +174,14 @@ pub(crate) struct Fitted {
 }
 
 impl Work<'_> {
+    /// How ratios over this input are trained.
+    fn settings(&self, input: Input) -> Pixels {
+        match input {
+            Input::Raw => self.pixels,
+            Input::Features => Pixels::USUAL,
+        }
+    }
+
     /// Trains a model, going on from where it stood if it was stopped. A finished one is found again.
     fn fit<E: Estimator + Send + Sync>(
         &self,
@@ -268,7 +308,9 @@ fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
         (Some(Init::Random | Init::Relearned10 | Init::Relearned64), Input::Raw) => {
             (Update::Joint, epochs, 10.0)
         }
-        (Some(Init::Learned10 | Init::Learned64), Input::Raw) => (Update::Joint, epochs, work.task_rate),
+        (Some(Init::Learned10 | Init::Learned64), Input::Raw) => {
+            (Update::Joint, epochs, work.pixels.task_rate)
+        }
         (Some(Init::Random), Input::Features) => (Update::Alternate, 4 * epochs, 1.0),
         _ => (Update::Joint, epochs, 1.0),
     };
@@ -280,7 +322,7 @@ fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
     };
     TrainConfig {
         epochs,
-        batch: 256,
+        batch: work.settings(study.input).batch,
         learning_rate,
         task_rate,
         schedule: Schedule::Cosine,
@@ -306,15 +348,18 @@ pub(crate) fn heads(
     let mut heads = net(study, Negatives::Population).heads(seeds.len(), row.seed)?;
     // What it sees of few images it soon knows by heart.
     let usual = training(study, row, work);
-    let config = TrainConfig { update: Update::Joint, task_rate: 1.0, select: Select::Auc, ..usual };
-    let name = name(study, row, &format!("heads{}", seeds.len()));
+    let epochs = usual.epochs.min(MOST_HEAD_EPOCHS);
+    let config = TrainConfig { update: Update::Joint, task_rate: 1.0, select: Select::Auc, epochs, ..usual };
+    let suffix = Pixels { embedding: EMBEDDING, ..work.settings(study.input) }.suffix(false);
+    let name = name(study, row, &format!("heads{}{suffix}", seeds.len()));
     work.fit(&name, heads.model_mut(), split.both(), seeds, &study.x, &config)?;
     Ok(heads)
 }
 
 /// Embeddings to start with.
 fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<TaskEmbeddings> {
-    let given = |initialiser: &dyn Initialiser| Ok(initialiser.start(&split.train, EMBEDDING, 1.0)?);
+    let width = work.settings(study.input).embedding;
+    let given = |initialiser: &dyn Initialiser| Ok(initialiser.start(&split.train, width, 1.0)?);
     let learned = |model: &Contrast| given(&Learned { heads: model, x: &study.x });
     let relearned = |from: Init| -> Result<TaskEmbeddings> {
         let mut config = training(study, row, work);
@@ -323,7 +368,8 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
         let mut start = start(study, split, row, from, work)?;
         for round in 1..=RELEARN_ROUNDS {
             let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
-            let what = format!("{}-round{round}{}", from.name(), work.against.suffix());
+            let suffix = work.settings(study.input).suffix(true);
+            let what = format!("{}-round{round}{}{suffix}", from.name(), work.against.suffix());
             let name = name(study, row, &what);
             work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
             start = learned(ratio.model())?;
@@ -362,12 +408,12 @@ fn conditional_ratio(
     let start = start(study, split, row, init, work)?;
     let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
     let config = training(study, row, work);
-    // What tells a model from one with other steps.
-    let rate = match init {
-        Init::Learned10 | Init::Learned64 if work.task_rate != 1.0 => format!("-rate{}", work.task_rate),
-        _ => String::new(),
-    };
-    let name = name(study, row, &format!("{}{}{rate}", init.name(), work.against.suffix()));
+    // Those that are learned again take steps of their own.
+    let again = matches!(init, Init::Relearned10 | Init::Relearned64);
+    let settings = work.settings(study.input);
+    let settings = if again { Pixels { task_rate: 1.0, ..settings } } else { settings };
+    let suffix = settings.suffix(init.is_learned());
+    let name = name(study, row, &format!("{}{}{suffix}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
     Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, others, work.mirror)? })
 }
@@ -376,6 +422,7 @@ fn conditional_ratio(
 struct Placed {
     trunk: Vec<f32>,
     width: usize,
+    embedding: usize,
     placement: Placement,
 }
 
@@ -385,14 +432,14 @@ impl Placed {
         let (trunk, width) = (model.features(&study.x), model.width());
         let known =
             Descriptions::by_responses(width, audience_sums(width, &trunk, &split.train), &model.heads());
-        let placement = known.place(&embeddings, EMBEDDING)?;
-        Ok(Self { trunk, width, placement })
+        let placement = known.place(&embeddings, embeddings.width())?;
+        Ok(Self { trunk, width, embedding: embeddings.width(), placement })
     }
 
     fn embeddings(&self, exposures: &Exposures) -> Result<TaskEmbeddings> {
         let sums = audience_sums(self.width, &self.trunk, exposures);
         let rows = sums.iter().flat_map(|(mass, sums)| self.placement.embed(*mass, sums)).collect();
-        Ok(TaskEmbeddings::new(EMBEDDING, rows)?)
+        Ok(TaskEmbeddings::new(self.embedding, rows)?)
     }
 }
 

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
 use crate::output::{Bar, write_file};
-use fit::{Effort, Split, Work};
+use fit::{Effort, Pixels, Split, Work};
 use row::{Init, Method, Mode, Outcome, Row};
 use study::{Input, Labels, Study};
 
@@ -67,6 +67,12 @@ pub(crate) struct Args {
     /// The steps of embeddings that start learned, relative to the net's, where a ratio sees pixels.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = positive)]
     task_rate: f32,
+    /// Positives per step, where a ratio sees pixels.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(2..=65_536))]
+    batch: u64,
+    /// Numbers per task embedding, where a ratio sees pixels; the paper has as many as categories, or as seed tasks.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    embedding: u64,
     /// Epochs over pixels; the paper has 300.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
@@ -316,6 +322,22 @@ impl Args {
         }
     }
 
+    fn pixels(&self) -> Pixels {
+        Pixels { task_rate: self.task_rate, batch: self.batch as usize, embedding: self.embedding as usize }
+    }
+
+    /// The first flag for ratios over pixels that is set though no row is one that it is for. `is_there` says whether there
+    /// are such rows, and those that start learned if it is asked for them.
+    fn unusual(&self, is_there: impl Fn(bool) -> bool) -> Option<&'static str> {
+        let (asked, usual) = (self.pixels(), Pixels::USUAL);
+        let flags = [
+            ("--task-rate", asked.task_rate != usual.task_rate, true),
+            ("--batch", asked.batch != usual.batch, false),
+            ("--embedding", asked.embedding != usual.embedding, false),
+        ];
+        flags.into_iter().find(|(_, set, learned)| *set && !is_there(*learned)).map(|(flag, ..)| flag)
+    }
+
     /// Where this run trains, and how.
     fn work<'a>(&self, folders: &Folders, about: String, bar: &'a Bar) -> Result<Work<'a>> {
         let folder = folders.work.clone();
@@ -326,7 +348,7 @@ impl Args {
             effort: self.effort(),
             against: self.negatives,
             mirror: self.mirror,
-            task_rate: self.task_rate,
+            pixels: self.pixels(),
             bar,
         })
     }
@@ -353,13 +375,15 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
             Error::config("--mirror", "is for ratios over CIFAR10's pixels: there is none here").into()
         );
     }
-    let learned = |row: &Row| {
-        (row.method, row.input) == (Method::Ratio, Input::Raw)
-            && matches!(row.init, Some(Init::Learned10 | Init::Learned64))
+    let is_there = |learned: bool| {
+        rows.iter().any(|row| {
+            let start = row.init.filter(|init| !learned || init.is_learned());
+            (row.method, row.input) == (Method::Ratio, Input::Raw) && start.is_some()
+        })
     };
-    if args.task_rate != 1.0 && !rows.iter().any(learned) {
-        let why = "is for ratios over pixels whose embeddings start learned: there is none here";
-        return Err(Error::config("--task-rate", why).into());
+    if let Some(flag) = args.unusual(is_there) {
+        let why = "is for one ratio for all tasks over pixels (--task-rate: whose embeddings start learned): there is none here";
+        return Err(Error::config(flag, why).into());
     }
     let folders = Folders::of(args, table.name())?;
     let data = Data::read(&folders, table == Table::Mnist, rows.iter().any(|r| r.input == Input::Raw))?;
@@ -368,9 +392,10 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let mirror = if args.mirror { "-mirror" } else { "" };
     let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
     let rate = if args.task_rate == 1.0 { String::new() } else { format!(" task rate {}", args.task_rate) };
+    let other = Pixels { task_rate: 1.0, ..args.pixels() }.suffix(true);
     // Tasks that were not trained once stood where the pre-embedding model put them.
     let placed = if table == Table::Generalise { " placed" } else { "" };
-    let noted = format!("{about}{}{mirror} svdd {svdd:e}{rate}{placed}", args.negatives.suffix());
+    let noted = format!("{about}{}{mirror} svdd {svdd:e}{rate}{other}{placed}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;

@@ -85,6 +85,11 @@ impl Init {
         !matches!(self, Init::Relearned10 | Init::Relearned64)
     }
 
+    /// Whether a pre-embedding model is trained first.
+    pub fn is_learned(self) -> bool {
+        matches!(self, Init::Learned10 | Init::Learned64 | Init::Relearned10 | Init::Relearned64)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Init::Label => "label",

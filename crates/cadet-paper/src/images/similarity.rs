@@ -25,8 +25,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.mirror {
         return Err(cadet::Error::config("--mirror", "is for scores: this figure has none").into());
     }
-    if args.task_rate != 1.0 {
-        return Err(cadet::Error::config("--task-rate", "is for ratios: this figure has none").into());
+    if let Some(flag) = args.unusual(|_| false) {
+        return Err(cadet::Error::config(flag, "is for ratios: this figure has none").into());
     }
     let folders = Folders::of(args, "similarity")?;
     let inputs: Vec<Input> = match (args.input.is_empty(), &folders.features) {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use cadet::metrics::Summary;
 use cadet_plot::{Axis, Bar, BarSeries, Bars, WIDE};
 
+use super::fit::Pixels;
 use super::fit::{Effort, SVDD_RATE, svdd_rate};
 use super::row::Outcome;
 use super::{Against, Args, Table};
@@ -209,6 +210,14 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         1.0 => String::new(),
         times => format!(", learned ones {times} times"),
     };
+    let usual = Pixels::USUAL.batch;
+    let mut batch = match args.pixels().batch {
+        batch if batch == usual => usual.to_string(),
+        batch => format!("{batch} over pixels and {usual} over features"),
+    };
+    if args.pixels().embedding != Pixels::USUAL.embedding {
+        batch += &format!(", {} numbers per embedding over pixels", args.embedding);
+    }
     let (title, about) = match table {
         Table::Table2 => (
             "Table 2: CIFAR10",
@@ -230,13 +239,14 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
          learned again take ten times the step{learned}), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
-         cosine, batch 256, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
+         cosine, batch {}, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
          kept, over features the best by the exposures of validation images.{mirror}\n{}\n",
         today(),
         command(),
         machine(),
         effort.raw_epochs,
         effort.feature_epochs,
+        batch,
         match against {
             Against::Batch => "negatives from the batch (the shared trunk)",
             Against::Drawn => "a negative drawn for each positive (Algorithm 1)",
