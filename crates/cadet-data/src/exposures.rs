@@ -184,10 +184,13 @@ pub fn read_exposures_into(
         let (repeated_before, rows_before) = (seen.repeated, rows);
         loop {
             let known = Known { users: &users, items: &items };
-            let mut deal = || waiting.par_drain(..).map(Numbered::deal).collect::<Result<Vec<_>>>();
-            let mut dealt = Ok(Vec::new());
+            let mut deal = || {
+                let dealt: Vec<_> = waiting.par_drain(..).map(Numbered::deal).collect::<Result<_>>()?;
+                dealt.into_iter().try_for_each(|more| events.append(more))
+            };
+            let mut dealt = Ok(());
             let blocks = stream.next(known, options.skip_bad, || dealt = deal())?;
-            dealt?.into_iter().try_for_each(|more| events.append(more))?;
+            dealt?;
             let Some(blocks) = blocks else { break };
             for mut block in blocks {
                 rows += block.rows;

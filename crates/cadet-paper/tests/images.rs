@@ -86,8 +86,12 @@ fn pixels_generalisation_and_mnist_run() {
     );
     let usual = rows(folder.path());
     let folder = tempfile::tempdir().unwrap();
-    let printed = smoke("table3", &["--k", "2", "--init", "learned10", "--task-rate", "10"], folder.path());
-    assert!(printed.contains("learned ones 10 times"), "{printed}");
+    let other = ["--task-rate", "10", "--batch", "64", "--embedding", "10"];
+    let printed =
+        smoke("table3", &[&["--k", "2", "--init", "learned10"], &other[..]].concat(), folder.path());
+    for said in ["learned ones 10 times", "batch 64 over pixels", "10 numbers per embedding"] {
+        assert!(printed.contains(said), "{printed}");
+    }
     let faster = rows(folder.path());
     assert!(faster[0].0 == usual[0].0 && faster[0].1 != usual[0].1);
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +151,14 @@ fn bad_input_is_named() {
         assert!(error(&none).contains("--mirror"));
     }
     assert!(error(&["table3", "--smoke", "--init", "label", "--task-rate", "10"]).contains("--task-rate"));
+    assert!(
+        error(&["table3", "--smoke", "--init", "relearned10", "--task-rate", "10"]).contains("--task-rate")
+    );
     assert!(error(&["similarity", "--smoke", "--task-rate", "10"]).contains("--task-rate"));
+    assert!(error(&["similarity", "--smoke", "--batch", "64"]).contains("--batch"));
+    assert!(
+        error(&["table2", "--smoke", "--input", "features", "--embedding", "10"]).contains("--embedding")
+    );
     assert!(error(&["table3", "--smoke", "--task-rate", "0"]).contains("as in 10"));
     assert!(error(&["table2", "--smoke", "--svdd-epochs", "40"]).contains("as in 40,25"));
     for i in 1..=5 {

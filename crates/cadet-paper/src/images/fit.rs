@@ -34,8 +34,10 @@ use crate::output::Bar;
 /// How long everything is trained; `--smoke` makes it tiny.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
-    /// Epochs of the ratio over pixels, and of its pre-embedding model.
+    /// Epochs of the ratio over pixels.
     pub raw_epochs: usize,
+    /// Those of its pre-embedding model.
+    pub head_epochs: usize,
     /// The same over features.
     pub feature_epochs: usize,
     pub separate_epochs: usize,
@@ -51,6 +53,7 @@ pub(crate) struct Effort {
 impl Effort {
     pub const FULL: Effort = Effort {
         raw_epochs: 30,
+        head_epochs: 30,
         feature_epochs: 6,
         separate_epochs: 20,
         gaussian_epochs: 30,
@@ -61,6 +64,7 @@ impl Effort {
     };
     pub const SMOKE: Effort = Effort {
         raw_epochs: 1,
+        head_epochs: 1,
         feature_epochs: 3,
         separate_epochs: 2,
         gaussian_epochs: 2,
@@ -81,8 +85,6 @@ const PSEUDO_LABELS: usize = 10;
 /// for all 20 epochs; with labels 0.655.
 const RELEARN_ROUNDS: usize = 2;
 const RELEARN_SHARE: f64 = 0.3;
-/// Epochs of a pre-embedding model at most. For k = 5 over pixels (64 seed tasks, seed 1) the best of 20 was the sixteenth.
-const MOST_HEAD_EPOCHS: usize = 30;
 /// Held-out pairs that choose the best epoch.
 const VALIDATION_PAIRS: usize = 20_000;
 /// Few images are pulled to the population as if it had been seen this often.
@@ -119,7 +121,7 @@ impl Split {
     }
 }
 
-/// How a ratio over pixels is trained.
+/// How a ratio over pixels is trained, and its pre-embedding model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pixels {
     /// The steps of embeddings that start learned, relative to the net's.
@@ -348,7 +350,10 @@ pub(crate) fn heads(
     let mut heads = net(study, Negatives::Population).heads(seeds.len(), row.seed)?;
     // What it sees of few images it soon knows by heart.
     let usual = training(study, row, work);
-    let epochs = usual.epochs.min(MOST_HEAD_EPOCHS);
+    let epochs = match study.input {
+        Input::Raw => work.effort.head_epochs,
+        Input::Features => usual.epochs,
+    };
     let config = TrainConfig { update: Update::Joint, task_rate: 1.0, select: Select::Auc, epochs, ..usual };
     let suffix = Pixels { embedding: EMBEDDING, ..work.settings(study.input) }.suffix(false);
     let name = name(study, row, &format!("heads{}{suffix}", seeds.len()));
@@ -368,7 +373,7 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
         let mut start = start(study, split, row, from, work)?;
         for round in 1..=RELEARN_ROUNDS {
             let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
-            let suffix = work.settings(study.input).suffix(true);
+            let suffix = work.settings(study.input).suffix(false);
             let what = format!("{}-round{round}{}{suffix}", from.name(), work.against.suffix());
             let name = name(study, row, &what);
             work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
@@ -408,11 +413,7 @@ fn conditional_ratio(
     let start = start(study, split, row, init, work)?;
     let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
     let config = training(study, row, work);
-    // Those that are learned again take steps of their own.
-    let again = matches!(init, Init::Relearned10 | Init::Relearned64);
-    let settings = work.settings(study.input);
-    let settings = if again { Pixels { task_rate: 1.0, ..settings } } else { settings };
-    let suffix = settings.suffix(init.is_learned());
+    let suffix = work.settings(study.input).suffix(init.is_learned());
     let name = name(study, row, &format!("{}{}{suffix}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
     Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, others, work.mirror)? })

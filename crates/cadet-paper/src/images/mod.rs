@@ -67,13 +67,13 @@ pub(crate) struct Args {
     /// The steps of embeddings that start learned, relative to the net's, where a ratio sees pixels.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = positive)]
     task_rate: f32,
-    /// Positives per step, where a ratio sees pixels.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(2..=65_536))]
+    /// Positives per step, where a ratio sees pixels; its pre-embedding model takes as many.
+    #[arg(long, value_name = "N", default_value_t = Pixels::USUAL.batch as u64, value_parser = clap::value_parser!(u64).range(2..=65_536))]
     batch: u64,
     /// Numbers per task embedding, where a ratio sees pixels; the paper has as many as categories, or as seed tasks.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = Pixels::USUAL.embedding as u64, value_parser = clap::value_parser!(u64).range(1..=1024))]
     embedding: u64,
-    /// Epochs over pixels; the paper has 300.
+    /// Epochs over pixels; the paper has 300. A pre-embedding model has 30 at most: it soon knows its images by heart.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
     /// Epochs of Deep SVDD's autoencoder, and of Deep SVDD; 350,150 originally [default: 10,15]. With fewer of its own its
@@ -317,6 +317,7 @@ impl Args {
         let effort = if self.smoke { Effort::SMOKE } else { Effort::FULL };
         Effort {
             raw_epochs: self.epochs.map_or(effort.raw_epochs, |n| n as usize),
+            head_epochs: self.epochs.map_or(effort.head_epochs, |n| effort.head_epochs.min(n as usize)),
             svdd_epochs: self.svdd_epochs.unwrap_or(effort.svdd_epochs),
             ..effort
         }

@@ -85,9 +85,9 @@ impl Init {
         !matches!(self, Init::Relearned10 | Init::Relearned64)
     }
 
-    /// Whether a pre-embedding model is trained first.
+    /// Whether `--task-rate` says how fast they move: those that are learned again have a rate of their own.
     pub fn is_learned(self) -> bool {
-        matches!(self, Init::Learned10 | Init::Learned64 | Init::Relearned10 | Init::Relearned64)
+        matches!(self, Init::Learned10 | Init::Learned64)
     }
 
     pub fn name(self) -> &'static str {

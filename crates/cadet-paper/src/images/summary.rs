@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use cadet::metrics::Summary;
 use cadet_plot::{Axis, Bar, BarSeries, Bars, WIDE};
 
-use super::fit::Pixels;
-use super::fit::{Effort, SVDD_RATE, svdd_rate};
+use super::fit::{Effort, Pixels, SVDD_RATE, svdd_rate};
 use super::row::Outcome;
 use super::{Against, Args, Table};
 use crate::output::{command, machine, today};
@@ -210,13 +209,16 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         1.0 => String::new(),
         times => format!(", learned ones {times} times"),
     };
-    let usual = Pixels::USUAL.batch;
-    let mut batch = match args.pixels().batch {
-        batch if batch == usual => usual.to_string(),
-        batch => format!("{batch} over pixels and {usual} over features"),
-    };
-    if args.pixels().embedding != Pixels::USUAL.embedding {
-        batch += &format!(", {} numbers per embedding over pixels", args.embedding);
+    let (pixels, usual) = (args.pixels(), Pixels::USUAL);
+    let mut batch = usual.batch.to_string();
+    if pixels.batch != usual.batch {
+        batch = format!("{} over pixels and {batch} over features", pixels.batch);
+    }
+    if pixels.embedding != usual.embedding {
+        batch += &format!(", {} numbers per embedding over pixels", pixels.embedding);
+    }
+    if effort.head_epochs != effort.raw_epochs {
+        batch += &format!(", {} epochs of the pre-embedding model over pixels", effort.head_epochs);
     }
     let (title, about) = match table {
         Table::Table2 => (

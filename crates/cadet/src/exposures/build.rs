@@ -1,7 +1,7 @@
 //! How do events become rows, task → instances, faster than by sorting them all?
 //!
 //! Events are dealt out into a few hundred buckets by the low bits of their task as they come in, and each bucket, small
-//! enough for a core's cache, is sorted digit by digit in the end. What comes out does not depend on the order in which events
+//! enough for a core's cache up to some ten million events, is sorted digit by digit in the end. What comes out does not depend on the order in which events
 //! came in.
 
 use rayon::prelude::*;
@@ -14,7 +14,8 @@ use crate::{Error, Result};
 /// Collects exposures in any order.
 ///
 /// Holds 4 bytes an event, or 8 where there are more than 2³² pairs of a task and an instance in a bucket, and 4 more each
-/// where weights other than 1 or times were seen. Building the rows takes 4 to 13 bytes an event besides.
+/// where weights other than 1 or times were seen. Building the rows takes 4 to 20
+/// bytes an event besides, and more where one task has most of the events.
 #[derive(Debug, Default)]
 pub struct ExposuresBuilder {
     /// Events that wait for others to be dealt out with.
@@ -300,6 +301,7 @@ impl<K: Key, E: Extra> Scratch<K, E> {
     /// Sorts the events of a bucket by digits, the lowest first.
     fn sort(&mut self, parts: &[Part], bucket: usize, layout: Layout) -> &[(K, E)] {
         self.events.clear();
+        self.events.reserve(parts.iter().map(|part| part.range(bucket).len()).sum());
         for part in parts {
             // A part's keys are as short as its own events allow.
             let key = |key: u64| {
@@ -448,7 +450,9 @@ fn join(buckets: Vec<Bucket>, tasks: usize, instances: usize) -> Result<Exposure
     let mut rows = vec![0u32; total];
     let counts = has(|b| !b.repeats.is_empty()).then(|| {
         let mut counts = Counts::ones(total);
-        counts.set(buckets.iter().flat_map(|bucket| bucket.repeated(&offsets)));
+        let repeated = buckets.iter().flat_map(|bucket| bucket.repeated(&offsets));
+        repeated.for_each(|(at, count)| counts.set(at, count));
+        counts.settle();
         counts
     });
     let mut weights = has(|b| !b.weights.is_empty()).then(|| vec![1f32; total]);
@@ -577,7 +581,7 @@ mod tests {
 
     #[test]
     fn many_events_in_many_buckets() {
-        // A few buckets; one task and one instance; more than 32 bits a key.
+        // Several tasks a bucket; one task and one instance; more than 32 bits a key.
         for (count, tasks, instances) in [(200_000, 3000, 50), (5000, 1, 1), (70_000, 3000, 1 << 31)] {
             let mut truth = Truth::new();
             let mut builders = [ExposuresBuilder::new(), ExposuresBuilder::new(), ExposuresBuilder::new()];
@@ -616,6 +620,25 @@ mod tests {
         }
         assert_eq!(builder.len(), 4 * 400_001);
         assert!(found(&builder.build(50, 40).unwrap()) == truth);
+    }
+
+    #[test]
+    fn parts_write_their_keys_in_their_own_ways() {
+        let (mut builder, mut truth) = (ExposuresBuilder::new(), Truth::new());
+        // Two bits for an instance, more than 32 for a key, seventeen for an instance.
+        for (tasks, instances) in [(600, 3), (3000, 1 << 31), (5, 70_000)] {
+            let part: Vec<_> = events(20_000, tasks, instances).map(|e| (e.0, e.1, 1.0, e.3)).collect();
+            let keys: Vec<u64> = part.iter().map(|e| u64::from(e.0) << 32 | u64::from(e.1)).collect();
+            let times: Vec<u32> = part.iter().map(|e| e.3).collect();
+            builder.push_all(&keys, None, Some(&times)).unwrap();
+            part.into_iter().for_each(|event| note(&mut truth, event));
+        }
+        assert_eq!(builder.parts.len(), 3);
+        let future = builder.split_off_from(10_000);
+        assert!(builder.len() > 20_000 && future.len() > 20_000);
+        let rows = |builder: ExposuresBuilder| builder.build(3000, 1 << 31).unwrap();
+        let (past, future) = (rows(builder), rows(future));
+        assert!(found(&past.merged(&future).unwrap()) == truth);
     }
 
     #[test]

@@ -22,16 +22,11 @@ impl Counts {
     pub fn push(&mut self, count: u32) {
         let at = self.bytes.len();
         self.bytes.push(1);
-        self.set_next(at, count);
+        self.set(at, count);
     }
 
-    /// Sets counts that were 1, at places in any order, no place twice.
-    pub fn set(&mut self, counts: impl Iterator<Item = (usize, u32)>) {
-        counts.for_each(|(at, count)| self.set_next(at, count));
-        self.large.sort_unstable();
-    }
-
-    fn set_next(&mut self, at: usize, count: u32) {
+    /// Sets a count that was 1. Where places do not ascend, [`Counts::settle`] comes after the last.
+    pub fn set(&mut self, at: usize, count: u32) {
         match u8::try_from(count) {
             Ok(byte) if byte != MANY => self.bytes[at] = byte,
             _ => {
@@ -39,6 +34,11 @@ impl Counts {
                 self.large.push((at, count));
             }
         }
+    }
+
+    /// Puts the larger counts in order.
+    pub fn settle(&mut self) {
+        self.large.sort_unstable();
     }
 
     /// The count of an exposure.
@@ -79,7 +79,8 @@ mod tests {
         let all: Counts = counts.into_iter().collect();
         assert_eq!(all.iter().collect::<Vec<_>>(), counts);
         let mut set = Counts::ones(7);
-        set.set(counts.into_iter().enumerate().rev().filter(|(_, count)| *count != 1));
+        counts.into_iter().enumerate().rev().for_each(|(at, count)| set.set(at, count));
+        set.settle();
         assert_eq!(set, all);
     }
 }

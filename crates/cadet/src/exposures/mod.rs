@@ -51,6 +51,7 @@ pub struct Audience<'a> {
 impl Audience<'_> {
     /// The weight of the `i`-th exposure of this row.
     pub fn weight(&self, i: usize) -> f32 {
+        debug_assert!(i < self.instances.len());
         match (self.weights, self.counts) {
             (Some(weights), _) => weights[i],
             (None, Some(counts)) => counts.get(self.start + i) as f32,
@@ -60,6 +61,7 @@ impl Audience<'_> {
 
     /// How often the `i`-th exposure of this row happened.
     pub fn count(&self, i: usize) -> u32 {
+        debug_assert!(i < self.instances.len());
         self.counts.map_or(1, |counts| counts.get(self.start + i))
     }
 
@@ -249,8 +251,8 @@ impl Exposures {
     }
 
     /// The counts of all rows, where any exposure was repeated.
-    pub fn counts(&self) -> Option<Vec<u32>> {
-        self.counts.as_ref().map(|counts| counts.iter().collect())
+    pub fn counts(&self) -> Option<impl Iterator<Item = u32>> {
+        self.counts.as_ref().map(Counts::iter)
     }
 
     /// The weights of all rows, where they differ from the counts.
@@ -289,7 +291,7 @@ impl Exposures {
         }
         let mut next = offsets.clone();
         let mut tasks = vec![0u32; self.len()];
-        let mut counts = self.counts.as_ref().map(|_| vec![0; self.len()]);
+        let mut counts = self.counts.as_ref().map(|_| Counts::ones(self.len()));
         let mut weights = self.weights.as_ref().map(|w| vec![0.0; w.len()]);
         let mut last = self.last.as_ref().map(|l| vec![0; l.len()]);
         for (task, audience) in self.audiences() {
@@ -297,7 +299,7 @@ impl Exposures {
                 let place = &mut next[*instance as usize];
                 tasks[*place as usize] = task.0;
                 if let Some(counts) = &mut counts {
-                    counts[*place as usize] = audience.count(i);
+                    counts.set(*place as usize, audience.count(i));
                 }
                 if let Some(weights) = &mut weights {
                     weights[*place as usize] = audience.weight(i);
@@ -308,7 +310,7 @@ impl Exposures {
                 *place += 1;
             }
         }
-        let counts = counts.map(Counts::from_iter);
+        counts.iter_mut().for_each(Counts::settle);
         Self { instance_count: self.task_count(), offsets, instances: tasks, counts, weights, last }
     }
 

@@ -217,6 +217,7 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     exposures.add("offsets", Dtype::U64, &[offsets.len()], offsets);
     exposures.add("instances", Dtype::U32, &[instances.len()], instances);
     if let Some(counts) = model.exposures.counts() {
+        let counts: Vec<u32> = counts.collect();
         exposures.add("counts", Dtype::U32, &[counts.len()], &counts);
     }
     if let Some(weights) = model.exposures.weights() {
@@ -253,7 +254,14 @@ pub fn fingerprint(log: &Log) -> String {
     }
     hash.update(bytemuck::cast_slice::<u64, u8>(log.exposures.offsets()));
     hash.update(bytemuck::cast_slice::<u32, u8>(log.exposures.instances()));
-    log.exposures.counts().inspect(|c| hash.update(bytemuck::cast_slice::<u32, u8>(c)));
+    let mut counts = log.exposures.counts().into_iter().flatten();
+    loop {
+        let piece: Vec<u32> = counts.by_ref().take(1 << 16).collect();
+        if piece.is_empty() {
+            break;
+        }
+        hash.update(bytemuck::cast_slice::<u32, u8>(&piece));
+    }
     log.exposures.weights().inspect(|w| hash.update(bytemuck::cast_slice::<f32, u8>(w)));
     log.exposures.last().inspect(|l| hash.update(bytemuck::cast_slice::<u32, u8>(l)));
     if let Some(features) = &log.features {
