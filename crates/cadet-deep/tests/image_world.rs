@@ -3,7 +3,7 @@
 use cadet::estimator::Estimator;
 use cadet::exposures::TaskId;
 use cadet::init::Initialiser;
-use cadet::init::learned::Learned;
+use cadet::init::learned::{Axes, Learned};
 use cadet::init::random::random;
 use cadet::metrics::auc;
 use cadet::rng::{Purpose, Rng};
@@ -104,13 +104,15 @@ fn learned_embeddings_tell_tasks_apart_by_the_classes_they_share() {
     let features = heads.model().features(&known.x);
     let means = heads.mean_responses(&features, &known.exposures).unwrap();
     assert_eq!((means.len(), means.width()), (TASKS.len(), TASKS.len()));
-    let described =
-        |model: &Contrast| Learned { heads: model, x: &known.x }.start(&known.exposures, 8, 1.0).unwrap();
-    let learned = described(heads.model());
+    let described = |model: &Contrast, axes| {
+        Learned { heads: model, x: &known.x, axes }.start(&known.exposures, 8, 1.0).unwrap()
+    };
+    let [learned, discerned] =
+        [Axes::Principal, Axes::Discriminant].map(|axes| described(heads.model(), axes));
     // A ratio knows the tasks too, whatever its own embeddings were when it began.
     let mut ratio = config(Negatives::Batch).ratio(&random(TASKS.len(), 8, 1.0, 3).unwrap(), 4).unwrap();
     fit(ratio.model_mut(), &known, Update::Joint);
-    for embeddings in [means, learned, described(ratio.model())] {
+    for embeddings in [means, learned, discerned, described(ratio.model(), Axes::Principal)] {
         let centre = embeddings.centre();
         let (mut sharing, mut apart) = (vec![], vec![]);
         for (a, first) in TASKS.iter().enumerate() {

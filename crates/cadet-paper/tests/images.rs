@@ -67,7 +67,17 @@ fn a_stopped_run_goes_on_and_other_settings_are_refused() {
     std::fs::write(&journal, &text[..text.len() * 2 / 3]).unwrap();
     smoke("table2", &asked, folder.path());
     assert_eq!(std::fs::read_to_string(folder.path().join("raw.csv")).unwrap(), raw);
-    let other = paper(&["table2", "--smoke", "--epochs", "7", "--out", folder.path().to_str().unwrap()]);
+    // Seeds can be measured one after another.
+    smoke("table2", &[&asked[..], &["--first-seed", "2"]].concat(), folder.path());
+    let both = std::fs::read_to_string(folder.path().join("raw.csv")).unwrap();
+    let second = both.strip_prefix(&raw).unwrap();
+    assert!(second.contains("ratio,separate,none,features,1,1,2,"));
+    assert_eq!(second.lines().count() + 1, raw.lines().count());
+    let out = folder.path().to_str().unwrap();
+    let again = paper(&[&["table2", "--smoke", "--seeds", "2", "--out", out], &asked[..]].concat());
+    assert!(String::from_utf8_lossy(&again.stdout).contains("where it is not 2)"));
+    assert_eq!(std::fs::read_to_string(folder.path().join("raw.csv")).unwrap(), both);
+    let other = paper(&["table2", "--smoke", "--epochs", "7", "--out", out]);
     assert_eq!(other.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&other.stderr).contains("other settings"));
 }
@@ -94,6 +104,11 @@ fn pixels_generalisation_and_mnist_run() {
     }
     let faster = rows(folder.path());
     assert!(faster[0].0 == usual[0].0 && faster[0].1 != usual[0].1);
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["--k", "2", "--init", "learned10", "--axes", "discriminant"];
+    assert!(smoke("table3", &asked, folder.path()).contains("along discriminant axes"));
+    let discriminant = rows(folder.path());
+    assert!(discriminant[0].0 == usual[0].0 && discriminant[0].1 != usual[0].1);
     let folder = tempfile::tempdir().unwrap();
     let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn"];
     let printed = smoke("table3", &drawn, folder.path());
@@ -154,6 +169,7 @@ fn bad_input_is_named() {
     assert!(
         error(&["table3", "--smoke", "--init", "relearned10", "--task-rate", "10"]).contains("--task-rate")
     );
+    assert!(error(&["table3", "--smoke", "--init", "label", "--axes", "discriminant"]).contains("--axes"));
     assert!(error(&["similarity", "--smoke", "--task-rate", "10"]).contains("--task-rate"));
     assert!(error(&["similarity", "--smoke", "--batch", "64"]).contains("--batch"));
     assert!(

@@ -134,3 +134,42 @@ pub fn audience_sums(width: usize, trunk: &[f32], exposures: &Exposures) -> Vec<
     });
     sums.collect()
 }
+
+/// Rows that one sum of [`covariance`] is over, whatever the number of threads.
+const COVARIANCE_BLOCK: usize = 8192;
+
+/// The covariance of a trunk's rows over all exposures, from their [`audience_sums`].
+pub fn covariance(width: usize, trunk: &[f32], exposures: &Exposures, sums: &[(f64, Vec<f64>)]) -> Vec<f64> {
+    let mut weights = vec![0.0f64; trunk.len() / width.max(1)];
+    for (_, audience) in exposures.audiences() {
+        for (i, instance) in audience.instances.iter().enumerate() {
+            weights[*instance as usize] += f64::from(audience.weight(i));
+        }
+    }
+    let total = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let mut mean = vec![0.0f64; width];
+    for (_, sums) in sums {
+        mean.iter_mut().zip(sums).for_each(|(m, s)| *m += s / total);
+    }
+    let blocks = trunk.par_chunks(COVARIANCE_BLOCK * width).zip(weights.par_chunks(COVARIANCE_BLOCK));
+    let blocks = blocks.map(|(rows, weights)| {
+        let mut products = vec![0.0f64; width * width];
+        let mut centred = vec![0.0f64; width];
+        for (row, weight) in rows.chunks_exact(width).zip(weights).filter(|(_, weight)| **weight > 0.0) {
+            centred.iter_mut().zip(row).zip(&mean).for_each(|((c, h), m)| *c = f64::from(*h) - m);
+            for (i, products) in products.chunks_exact_mut(width).enumerate() {
+                let scaled = weight / total * centred[i];
+                products[..=i].iter_mut().zip(&centred).for_each(|(p, c)| *p += scaled * c);
+            }
+        }
+        products
+    });
+    let mut found = vec![0.0f64; width * width];
+    for block in blocks.collect::<Vec<_>>() {
+        found.iter_mut().zip(block).for_each(|(f, b)| *f += b);
+    }
+    for i in 0..width {
+        (0..i).for_each(|j| found[j * width + i] = found[i * width + j]);
+    }
+    found
+}

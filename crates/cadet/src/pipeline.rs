@@ -11,7 +11,7 @@ use crate::groups::groups;
 use crate::heads::Heads;
 use crate::ids::{Ids, Names};
 use crate::init::Initialiser;
-use crate::init::learned::{self, Learned};
+use crate::init::learned::{self, Axes, Learned};
 use crate::init::random::Random;
 use crate::instances::Instances;
 use crate::kernels::Kernel;
@@ -188,8 +188,11 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
             let history =
                 train(heads.model_mut(), &sampler, &parts, &x, &config, settings, Stage::Seeds, watch)?;
             let width = settings.embedding;
-            let (rows, projection) =
-                Learned { heads: &heads, x: &x }.embed(&parts.train, width, settings.init_scale())?;
+            let (rows, projection) = Learned { heads: &heads, x: &x, axes: Axes::Principal }.embed(
+                &parts.train,
+                width,
+                settings.init_scale(),
+            )?;
             (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
         }
     };

@@ -9,7 +9,7 @@ use cadet::features::mixture::{MixtureConfig, Moments};
 use cadet::heads::{PreEmbedding, audience_sums};
 use cadet::init::Initialiser;
 use cadet::init::histogram::Histogram;
-use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
+use cadet::init::learned::{Axes, Learned, SeedChoice, choose_seeds};
 use cadet::init::project::{Descriptions, Placement};
 use cadet::init::random::Random;
 use cadet::sampler::{Base, Sampler};
@@ -130,17 +130,23 @@ pub(crate) struct Pixels {
     pub batch: usize,
     /// Numbers per task embedding.
     pub embedding: usize,
+    /// What learned embeddings are made of.
+    pub axes: Axes,
 }
 
 impl Pixels {
-    pub const USUAL: Pixels = Pixels { task_rate: 1.0, batch: 256, embedding: EMBEDDING };
+    pub const USUAL: Pixels =
+        Pixels { task_rate: 1.0, batch: 256, embedding: EMBEDDING, axes: Axes::Principal };
 
-    /// What tells a run from the usual one, the embeddings' step where they start learned.
-    pub fn suffix(self, learned: bool) -> String {
+    /// What tells a model whose embeddings start so from the usual one, or a pre-embedding model.
+    pub fn suffix(self, init: Option<Init>) -> String {
         let usual = Self::USUAL;
         let mut text = String::new();
-        if learned && self.task_rate != usual.task_rate {
+        if self.task_rate != usual.task_rate && init.is_some_and(Init::is_learned) {
             text += &format!("-rate{}", self.task_rate);
+        }
+        if self.axes != usual.axes && init.is_some_and(Init::is_described) {
+            text += "-discriminant";
         }
         if self.batch != usual.batch {
             text += &format!("-batch{}", self.batch);
@@ -355,7 +361,7 @@ pub(crate) fn heads(
         Input::Features => usual.epochs,
     };
     let config = TrainConfig { update: Update::Joint, task_rate: 1.0, select: Select::Auc, epochs, ..usual };
-    let suffix = Pixels { embedding: EMBEDDING, ..work.settings(study.input) }.suffix(false);
+    let suffix = Pixels { embedding: EMBEDDING, ..work.settings(study.input) }.suffix(None);
     let name = name(study, row, &format!("heads{}{suffix}", seeds.len()));
     work.fit(&name, heads.model_mut(), split.both(), seeds, &study.x, &config)?;
     Ok(heads)
@@ -363,9 +369,9 @@ pub(crate) fn heads(
 
 /// Embeddings to start with.
 fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<TaskEmbeddings> {
-    let width = work.settings(study.input).embedding;
+    let Pixels { embedding: width, axes, .. } = work.settings(study.input);
     let given = |initialiser: &dyn Initialiser| Ok(initialiser.start(&split.train, width, 1.0)?);
-    let learned = |model: &Contrast| given(&Learned { heads: model, x: &study.x });
+    let learned = |model: &Contrast| given(&Learned { heads: model, x: &study.x, axes });
     let relearned = |from: Init| -> Result<TaskEmbeddings> {
         let mut config = training(study, row, work);
         config.epochs = (config.epochs as f64 * RELEARN_SHARE).ceil() as usize;
@@ -373,7 +379,7 @@ fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -
         let mut start = start(study, split, row, from, work)?;
         for round in 1..=RELEARN_ROUNDS {
             let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
-            let suffix = work.settings(study.input).suffix(false);
+            let suffix = work.settings(study.input).suffix(Some(init));
             let what = format!("{}-round{round}{}{suffix}", from.name(), work.against.suffix());
             let name = name(study, row, &what);
             work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
@@ -413,7 +419,7 @@ fn conditional_ratio(
     let start = start(study, split, row, init, work)?;
     let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
     let config = training(study, row, work);
-    let suffix = work.settings(study.input).suffix(init.is_learned());
+    let suffix = work.settings(study.input).suffix(Some(init));
     let name = name(study, row, &format!("{}{}{suffix}", init.name(), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
     Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, others, work.mirror)? })

@@ -8,11 +8,13 @@ mod study;
 mod summary;
 pub(crate) mod tasks;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cadet::Error;
+use cadet::init::learned::Axes;
 use cadet_data::ImageSet;
 use cadet_deep::Negatives;
 use sha2::{Digest, Sha256};
@@ -57,6 +59,9 @@ pub(crate) struct Args {
     /// Seeds: each draws its own exposures, validation images and weights.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+    /// The first of them; with seeds 1 to 3 done, 4 goes on from there.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    first_seed: u64,
     /// Whom a positive of the conditional ratio is compared with.
     #[arg(long, value_enum, default_value = "batch")]
     negatives: Against,
@@ -73,6 +78,9 @@ pub(crate) struct Args {
     /// Numbers per task embedding, where a ratio sees pixels; the paper has as many as categories, or as seed tasks.
     #[arg(long, value_name = "N", default_value_t = Pixels::USUAL.embedding as u64, value_parser = clap::value_parser!(u64).range(1..=1024))]
     embedding: u64,
+    /// What a learned embedding is made of, where a ratio sees pixels.
+    #[arg(long, value_enum, default_value = "principal")]
+    axes: AxesArg,
     /// Epochs over pixels; the paper has 300. A pre-embedding model has 30 at most: it soon knows its images by heart.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
@@ -99,6 +107,24 @@ fn pair(text: &str) -> std::result::Result<[usize; 2], String> {
     let number = |text: &str| text.parse().ok().filter(|n| (1..=10_000).contains(n));
     let found = text.split_once(',').and_then(|(a, b)| Some([number(a)?, number(b)?]));
     found.ok_or_else(|| "expected two numbers from 1 to 10000, as in 40,25".to_owned())
+}
+
+/// What a learned embedding is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AxesArg {
+    /// The principal axes of the heads' mean responses.
+    Principal,
+    /// The axes of the trunk's means along which tasks differ most, measured by how far images differ.
+    Discriminant,
+}
+
+impl From<AxesArg> for Axes {
+    fn from(axes: AxesArg) -> Self {
+        match axes {
+            AxesArg::Principal => Axes::Principal,
+            AxesArg::Discriminant => Axes::Discriminant,
+        }
+    }
 }
 
 /// Whom a positive of the conditional ratio is compared with.
@@ -169,7 +195,7 @@ impl Table {
         };
         let with_features = args.features.is_some() || args.smoke;
         let mut rows = Vec::new();
-        for seed in 1..=args.seeds {
+        for seed in args.seed_range() {
             for k in ks.iter().copied() {
                 let ratio = |mode, init, input| Row { method: Method::Ratio, mode, init, input, k, seed };
                 let conditional = |init, input| ratio(Mode::Conditional, Some(init), input);
@@ -323,20 +349,31 @@ impl Args {
         }
     }
 
-    fn pixels(&self) -> Pixels {
-        Pixels { task_rate: self.task_rate, batch: self.batch as usize, embedding: self.embedding as usize }
+    /// The seeds of this run.
+    fn seed_range(&self) -> Range<u64> {
+        self.first_seed..self.first_seed + self.seeds
     }
 
-    /// The first flag for ratios over pixels that is set though no row is one that it is for. `is_there` says whether there
-    /// are such rows, and those that start learned if it is asked for them.
-    fn unusual(&self, is_there: impl Fn(bool) -> bool) -> Option<&'static str> {
+    fn pixels(&self) -> Pixels {
+        Pixels {
+            task_rate: self.task_rate,
+            batch: self.batch as usize,
+            embedding: self.embedding as usize,
+            axes: self.axes.into(),
+        }
+    }
+
+    /// The first flag for ratios over pixels that is set though no row starts in a way that it is for.
+    fn unusual(&self, starts: &[Init]) -> Option<&'static str> {
         let (asked, usual) = (self.pixels(), Pixels::USUAL);
-        let flags = [
-            ("--task-rate", asked.task_rate != usual.task_rate, true),
-            ("--batch", asked.batch != usual.batch, false),
-            ("--embedding", asked.embedding != usual.embedding, false),
+        let flags: [(&str, bool, fn(Init) -> bool); 4] = [
+            ("--task-rate", asked.task_rate != usual.task_rate, Init::is_learned),
+            ("--axes", asked.axes != usual.axes, Init::is_described),
+            ("--batch", asked.batch != usual.batch, |_| true),
+            ("--embedding", asked.embedding != usual.embedding, |_| true),
         ];
-        flags.into_iter().find(|(_, set, learned)| *set && !is_there(*learned)).map(|(flag, ..)| flag)
+        let useless = |set: bool, is_for: fn(Init) -> bool| set && !starts.iter().any(|init| is_for(*init));
+        flags.into_iter().find(|(_, set, is_for)| useless(*set, *is_for)).map(|(flag, ..)| flag)
     }
 
     /// Where this run trains, and how.
@@ -376,14 +413,9 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
             Error::config("--mirror", "is for ratios over CIFAR10's pixels: there is none here").into()
         );
     }
-    let is_there = |learned: bool| {
-        rows.iter().any(|row| {
-            let start = row.init.filter(|init| !learned || init.is_learned());
-            (row.method, row.input) == (Method::Ratio, Input::Raw) && start.is_some()
-        })
-    };
-    if let Some(flag) = args.unusual(is_there) {
-        let why = "is for one ratio for all tasks over pixels (--task-rate: whose embeddings start learned): there is none here";
+    let over_pixels = rows.iter().filter(|row| (row.method, row.input) == (Method::Ratio, Input::Raw));
+    if let Some(flag) = args.unusual(&over_pixels.filter_map(|row| row.init).collect::<Vec<_>>()) {
+        let why = "is for one ratio for all tasks over pixels (--task-rate and --axes: whose embeddings start learned): there is none here";
         return Err(Error::config(flag, why).into());
     }
     let folders = Folders::of(args, table.name())?;
@@ -392,11 +424,10 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
     let mirror = if args.mirror { "-mirror" } else { "" };
     let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
-    let rate = if args.task_rate == 1.0 { String::new() } else { format!(" task rate {}", args.task_rate) };
-    let other = Pixels { task_rate: 1.0, ..args.pixels() }.suffix(true);
+    let pixels = args.pixels().suffix(Some(Init::Learned10));
     // Tasks that were not trained once stood where the pre-embedding model put them.
     let placed = if table == Table::Generalise { " placed" } else { "" };
-    let noted = format!("{about}{}{mirror} svdd {svdd:e}{rate}{other}{placed}", args.negatives.suffix());
+    let noted = format!("{about}{}{mirror} svdd {svdd:e}{pixels}{placed}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;

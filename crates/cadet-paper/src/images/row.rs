@@ -90,6 +90,11 @@ impl Init {
         matches!(self, Init::Learned10 | Init::Learned64)
     }
 
+    /// Whether `--axes` says what they are made of.
+    pub fn is_described(self) -> bool {
+        self.is_learned() || !self.is_of_the_paper()
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Init::Label => "label",

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.mirror {
         return Err(cadet::Error::config("--mirror", "is for scores: this figure has none").into());
     }
-    if let Some(flag) = args.unusual(|_| false) {
+    if let Some(flag) = args.unusual(&[]) {
         return Err(cadet::Error::config(flag, "is for ratios: this figure has none").into());
     }
     let folders = Folders::of(args, "similarity")?;
@@ -73,11 +73,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let study = data.of(input)?;
         for seed_tasks in SEED_TASKS {
             let mut found = Vec::new();
-            for seed in 1..=args.seeds {
+            for seed in args.seed_range() {
                 let cosines = pool.install(|| similarities(study, input, seed_tasks, seed, &work))?;
                 let correlation = rank_correlation(&cosines, &overlap);
                 writeln!(raw, "{},{},{seed_tasks},{seed},{correlation:.6}", study.dataset, input.name())?;
-                if seed == 1 {
+                if seed == args.first_seed {
                     let title = format!("Cosine of learned embeddings, M0 = {seed_tasks}, {}", input.name());
                     let name = format!("{}_{seed_tasks}.svg", input.name());
                     write_file(&folders.out.join(name), &picture(title, cosines, "cosine").svg())?;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     bar.finish();
-    text += "\nPictures: truth.svg, and for each input and M0 one of seed 1.\n";
+    writeln!(text, "\nPictures: truth.svg, and for each input and M0 one of seed {}.", args.first_seed)?;
     write_file(&folders.out.join("raw.csv"), &raw)?;
     write_file(&folders.out.join("summary.md"), &text)?;
     crate::output::print(&text)

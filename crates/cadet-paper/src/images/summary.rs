@@ -1,5 +1,6 @@
 //! Our figures beside the paper's.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use cadet::metrics::Summary;
@@ -217,6 +218,9 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     if pixels.embedding != usual.embedding {
         batch += &format!(", {} numbers per embedding over pixels", pixels.embedding);
     }
+    if pixels.axes != usual.axes {
+        batch += ", learned embeddings over pixels along discriminant axes (not the paper's)";
+    }
     if effort.head_epochs != effort.raw_epochs {
         batch += &format!(", {} epochs of the pre-embedding model over pixels", effort.head_epochs);
     }
@@ -235,7 +239,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         ),
         Table::Mnist => ("MNIST, ways to start the task embeddings", STARTS),
     };
-    let seeds = outcomes.iter().map(|o| o.seed).max().unwrap_or(0);
+    let seeds = outcomes.iter().map(|o| o.seed).collect::<BTreeSet<_>>().len();
     let mut text = format!(
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
@@ -265,7 +269,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     text.push('\n');
     for key in keys(table, outcomes) {
         let of = |k: usize, n: usize| match cell(outcomes, key, k, n) {
-            Some(s) if s.count as u64 == seeds => format!(" {} |", figure(s, 2)),
+            Some(s) if s.count == seeds => format!(" {} |", figure(s, 2)),
             Some(s) => format!(" {} ({}) |", figure(s, 2), s.count),
             None => " |".to_owned(),
         };

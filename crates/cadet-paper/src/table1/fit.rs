@@ -6,7 +6,7 @@ use cadet::features::mixture::{MixtureConfig, Moments};
 use cadet::heads::Heads;
 use cadet::init::Initialiser;
 use cadet::init::histogram::Histogram;
-use cadet::init::learned::{Learned, choose_seeds};
+use cadet::init::learned::{Axes, Learned, choose_seeds};
 use cadet::init::random::Random;
 use cadet::init::vectors::Vectors;
 use cadet::ratio::Ratio;
@@ -249,7 +249,8 @@ pub(crate) fn start(
         }
         Init::Learned => {
             let (width, scale) = (settings.embedding, settings.init_scale());
-            return Ok(Learned { heads: &heads(split, x, settings)?, x }.start(exposures, width, scale)?);
+            return Ok(Learned { heads: &heads(split, x, settings)?, x, axes: Axes::Principal }
+                .start(exposures, width, scale)?);
         }
     };
     Ok(initialiser.start(exposures, settings.embedding, settings.init_scale())?)

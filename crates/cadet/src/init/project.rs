@@ -32,6 +32,9 @@ pub struct Projection {
 /// population, one seen a thousand times by itself.
 pub const PRIOR_EXPOSURES: f64 = 10.0;
 
+/// Share of the mean variance that every axis is taken to have at least.
+const RIDGE: f64 = 1e-3;
+
 impl Projection {
     /// The mean over an audience, mixed with the population's, less the population's.
     pub fn centred(&self, mass: f64, sums: &[f64]) -> Vec<f64> {
@@ -75,6 +78,15 @@ impl Descriptions {
                 }
             }
         }
+        Self { width, tasks, metric: Some(metric) }
+    }
+
+    /// Sums over a trunk's rows, as far apart as they are measured by how far instances are apart themselves: an axis along
+    /// which audiences differ by more than chance counts, however little it varies.
+    pub fn by_covariance(width: usize, tasks: Vec<(f64, Vec<f64>)>, covariance: &[f64]) -> Self {
+        let mean = (0..width).map(|i| covariance[i * width + i]).sum::<f64>() / width.max(1) as f64;
+        let ridge = f64::max(RIDGE * mean, f64::MIN_POSITIVE.sqrt());
+        let metric = map_eigenvalues(covariance, width, |v| 1.0 / (v.max(0.0) + ridge));
         Self { width, tasks, metric: Some(metric) }
     }
 
