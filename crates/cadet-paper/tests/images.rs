@@ -67,7 +67,10 @@ fn a_stopped_run_goes_on_and_other_settings_are_refused() {
     std::fs::write(&journal, &text[..text.len() * 2 / 3]).unwrap();
     smoke("table2", &asked, folder.path());
     assert_eq!(std::fs::read_to_string(folder.path().join("raw.csv")).unwrap(), raw);
-    // Seeds can be measured one after another.
+    // Seeds can be measured one after another, and are counted by how many there are.
+    let apart = tempfile::tempdir().unwrap();
+    let second = [&asked[..], &["--methods", "gaussian", "--first-seed", "2"]].concat();
+    assert!(smoke("table2", &second, apart.path()).contains("where it is not 1)"));
     smoke("table2", &[&asked[..], &["--first-seed", "2"]].concat(), folder.path());
     let both = std::fs::read_to_string(folder.path().join("raw.csv")).unwrap();
     let second = both.strip_prefix(&raw).unwrap();
@@ -109,6 +112,10 @@ fn pixels_generalisation_and_mnist_run() {
     assert!(smoke("table3", &asked, folder.path()).contains("along discriminant axes"));
     let discriminant = rows(folder.path());
     assert!(discriminant[0].0 == usual[0].0 && discriminant[0].1 != usual[0].1);
+    let out = folder.path().to_str().unwrap();
+    let mixed =
+        paper(&["table3", "--smoke", "--seeds", "1", "--out", out, "--k", "2", "--init", "learned10"]);
+    assert_eq!(mixed.status.code(), Some(2), "{}", String::from_utf8_lossy(&mixed.stderr));
     let folder = tempfile::tempdir().unwrap();
     let drawn = ["--k", "2", "--init", "label", "--negatives", "drawn"];
     let printed = smoke("table3", &drawn, folder.path());
@@ -171,6 +178,7 @@ fn bad_input_is_named() {
     );
     assert!(error(&["table3", "--smoke", "--init", "label", "--axes", "discriminant"]).contains("--axes"));
     assert!(error(&["similarity", "--smoke", "--task-rate", "10"]).contains("--task-rate"));
+    assert!(error(&["similarity", "--smoke", "--first-seed", "2"]).contains("--first-seed"));
     assert!(error(&["similarity", "--smoke", "--batch", "64"]).contains("--batch"));
     assert!(
         error(&["table2", "--smoke", "--input", "features", "--embedding", "10"]).contains("--embedding")

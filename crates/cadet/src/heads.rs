@@ -138,9 +138,9 @@ pub fn audience_sums(width: usize, trunk: &[f32], exposures: &Exposures) -> Vec<
 /// Rows that one sum of [`covariance`] is over, whatever the number of threads.
 const COVARIANCE_BLOCK: usize = 8192;
 
-/// The covariance of a trunk's rows over all exposures, from their [`audience_sums`].
-pub fn covariance(width: usize, trunk: &[f32], exposures: &Exposures, sums: &[(f64, Vec<f64>)]) -> Vec<f64> {
-    let mut weights = vec![0.0f64; trunk.len() / width.max(1)];
+/// The covariance over all exposures of a trunk's rows, `width` numbers for every instance.
+pub fn covariance(width: usize, trunk: &[f32], exposures: &Exposures) -> Vec<f64> {
+    let mut weights = vec![0.0f64; exposures.instance_count()];
     for (_, audience) in exposures.audiences() {
         for (i, instance) in audience.instances.iter().enumerate() {
             weights[*instance as usize] += f64::from(audience.weight(i));
@@ -148,8 +148,8 @@ pub fn covariance(width: usize, trunk: &[f32], exposures: &Exposures, sums: &[(f
     }
     let total = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let mut mean = vec![0.0f64; width];
-    for (_, sums) in sums {
-        mean.iter_mut().zip(sums).for_each(|(m, s)| *m += s / total);
+    for (row, weight) in trunk.chunks_exact(width).zip(&weights) {
+        mean.iter_mut().zip(row).for_each(|(m, h)| *m += weight / total * f64::from(*h));
     }
     let blocks = trunk.par_chunks(COVARIANCE_BLOCK * width).zip(weights.par_chunks(COVARIANCE_BLOCK));
     let blocks = blocks.map(|(rows, weights)| {

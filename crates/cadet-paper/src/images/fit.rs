@@ -138,14 +138,14 @@ impl Pixels {
     pub const USUAL: Pixels =
         Pixels { task_rate: 1.0, batch: 256, embedding: EMBEDDING, axes: Axes::Principal };
 
-    /// What tells a model whose embeddings start so from the usual one, or a pre-embedding model.
+    /// What tells a model from the usual one: a ratio whose embeddings start so, or a pre-embedding model (`None`).
     pub fn suffix(self, init: Option<Init>) -> String {
         let usual = Self::USUAL;
         let mut text = String::new();
         if self.task_rate != usual.task_rate && init.is_some_and(Init::is_learned) {
             text += &format!("-rate{}", self.task_rate);
         }
-        if self.axes != usual.axes && init.is_some_and(Init::is_described) {
+        if self.axes != usual.axes && init.is_some_and(Init::has_axes) {
             text += "-discriminant";
         }
         if self.batch != usual.batch {
@@ -679,4 +679,25 @@ fn contrast_normalised(study: &Study, nominal: &[u32]) -> Result<Instances> {
     let range = (most - least).max(f32::MIN_POSITIVE);
     x.values_mut().iter_mut().for_each(|v| *v = (*v - least) / range);
     Ok(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_of_other_settings_have_other_names() {
+        let asked = Pixels { task_rate: 10.0, batch: 128, embedding: 10, axes: Axes::Discriminant };
+        let suffixes = [None, Some(Init::Label), Some(Init::Learned10), Some(Init::Relearned10)];
+        assert_eq!(suffixes.map(|init| Pixels::USUAL.suffix(init)), [""; 4]);
+        assert_eq!(
+            suffixes.map(|init| asked.suffix(init)),
+            [
+                "-batch128-width10",
+                "-batch128-width10",
+                "-rate10-discriminant-batch128-width10",
+                "-discriminant-batch128-width10"
+            ]
+        );
+    }
 }

@@ -114,7 +114,8 @@ fn pair(text: &str) -> std::result::Result<[usize; 2], String> {
 pub(crate) enum AxesArg {
     /// The principal axes of the heads' mean responses.
     Principal,
-    /// The axes of the trunk's means along which tasks differ most, measured by how far images differ.
+    /// The axes of the trunk's means along which tasks differ most, measured by how far images differ: what is no chance
+    /// comes first.
     Discriminant,
 }
 
@@ -363,17 +364,29 @@ impl Args {
         }
     }
 
-    /// The first flag for ratios over pixels that is set though no row starts in a way that it is for.
-    fn unusual(&self, starts: &[Init]) -> Option<&'static str> {
+    /// The first flag that is set though no ratio over pixels starts in a way that it is for, and what it is for.
+    fn unusual(&self, starts: &[Init]) -> Option<(&'static str, &'static str)> {
         let (asked, usual) = (self.pixels(), Pixels::USUAL);
-        let flags: [(&str, bool, fn(Init) -> bool); 4] = [
-            ("--task-rate", asked.task_rate != usual.task_rate, Init::is_learned),
-            ("--axes", asked.axes != usual.axes, Init::is_described),
-            ("--batch", asked.batch != usual.batch, |_| true),
-            ("--embedding", asked.embedding != usual.embedding, |_| true),
+        let all = "is for one ratio for all tasks over pixels: there is none here";
+        let flags: [(&str, bool, fn(Init) -> bool, &str); 4] = [
+            (
+                "--task-rate",
+                asked.task_rate != usual.task_rate,
+                Init::is_learned,
+                "is for ratios over pixels that start from learned10 or learned64: there is none here",
+            ),
+            (
+                "--axes",
+                asked.axes != usual.axes,
+                Init::has_axes,
+                "is for ratios over pixels that start learned or relearned: there is none here",
+            ),
+            ("--batch", asked.batch != usual.batch, |_| true, all),
+            ("--embedding", asked.embedding != usual.embedding, |_| true, all),
         ];
         let useless = |set: bool, is_for: fn(Init) -> bool| set && !starts.iter().any(|init| is_for(*init));
-        flags.into_iter().find(|(_, set, is_for)| useless(*set, *is_for)).map(|(flag, ..)| flag)
+        let found = flags.into_iter().find(|(_, set, is_for, _)| useless(*set, *is_for));
+        found.map(|(flag, _, _, why)| (flag, why))
     }
 
     /// Where this run trains, and how.
@@ -414,8 +427,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
         );
     }
     let over_pixels = rows.iter().filter(|row| (row.method, row.input) == (Method::Ratio, Input::Raw));
-    if let Some(flag) = args.unusual(&over_pixels.filter_map(|row| row.init).collect::<Vec<_>>()) {
-        let why = "is for one ratio for all tasks over pixels (--task-rate and --axes: whose embeddings start learned): there is none here";
+    if let Some((flag, why)) = args.unusual(&over_pixels.filter_map(|row| row.init).collect::<Vec<_>>()) {
         return Err(Error::config(flag, why).into());
     }
     let folders = Folders::of(args, table.name())?;
@@ -424,6 +436,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
     let mirror = if args.mirror { "-mirror" } else { "" };
     let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
+    // A row that starts learned depends on all of them.
     let pixels = args.pixels().suffix(Some(Init::Learned10));
     // Tasks that were not trained once stood where the pre-embedding model put them.
     let placed = if table == Table::Generalise { " placed" } else { "" };

@@ -91,8 +91,8 @@ impl Init {
     }
 
     /// Whether `--axes` says what they are made of.
-    pub fn is_described(self) -> bool {
-        self.is_learned() || !self.is_of_the_paper()
+    pub fn has_axes(self) -> bool {
+        matches!(self, Init::Learned10 | Init::Learned64 | Init::Relearned10 | Init::Relearned64)
     }
 
     pub fn name(self) -> &'static str {

@@ -25,8 +25,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.mirror {
         return Err(cadet::Error::config("--mirror", "is for scores: this figure has none").into());
     }
-    if let Some(flag) = args.unusual(&[]) {
+    if let Some((flag, _)) = args.unusual(&[]) {
         return Err(cadet::Error::config(flag, "is for ratios: this figure has none").into());
+    }
+    if args.first_seed != 1 {
+        let why = "is for tables: this figure is made of all its seeds at once";
+        return Err(cadet::Error::config("--first-seed", why).into());
     }
     let folders = Folders::of(args, "similarity")?;
     let inputs: Vec<Input> = match (args.input.is_empty(), &folders.features) {
@@ -73,11 +77,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let study = data.of(input)?;
         for seed_tasks in SEED_TASKS {
             let mut found = Vec::new();
-            for seed in args.seed_range() {
+            for seed in 1..=args.seeds {
                 let cosines = pool.install(|| similarities(study, input, seed_tasks, seed, &work))?;
                 let correlation = rank_correlation(&cosines, &overlap);
                 writeln!(raw, "{},{},{seed_tasks},{seed},{correlation:.6}", study.dataset, input.name())?;
-                if seed == args.first_seed {
+                if seed == 1 {
                     let title = format!("Cosine of learned embeddings, M0 = {seed_tasks}, {}", input.name());
                     let name = format!("{}_{seed_tasks}.svg", input.name());
                     write_file(&folders.out.join(name), &picture(title, cosines, "cosine").svg())?;
@@ -90,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     bar.finish();
-    writeln!(text, "\nPictures: truth.svg, and for each input and M0 one of seed {}.", args.first_seed)?;
+    text += "\nPictures: truth.svg, and for each input and M0 one of seed 1.\n";
     write_file(&folders.out.join("raw.csv"), &raw)?;
     write_file(&folders.out.join("summary.md"), &text)?;
     crate::output::print(&text)

@@ -211,18 +211,18 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         times => format!(", learned ones {times} times"),
     };
     let (pixels, usual) = (args.pixels(), Pixels::USUAL);
-    let mut batch = usual.batch.to_string();
+    let mut settings = usual.batch.to_string();
     if pixels.batch != usual.batch {
-        batch = format!("{} over pixels and {batch} over features", pixels.batch);
+        settings = format!("{} over pixels and {settings} over features", pixels.batch);
     }
     if pixels.embedding != usual.embedding {
-        batch += &format!(", {} numbers per embedding over pixels", pixels.embedding);
+        settings += &format!(", {} numbers per embedding over pixels", pixels.embedding);
     }
     if pixels.axes != usual.axes {
-        batch += ", learned embeddings over pixels along discriminant axes (not the paper's)";
+        settings += ", learned embeddings over pixels along discriminant axes";
     }
     if effort.head_epochs != effort.raw_epochs {
-        batch += &format!(", {} epochs of the pre-embedding model over pixels", effort.head_epochs);
+        settings += &format!(", {} epochs of the pre-embedding model over pixels", effort.head_epochs);
     }
     let (title, about) = match table {
         Table::Table2 => (
@@ -252,7 +252,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         machine(),
         effort.raw_epochs,
         effort.feature_epochs,
-        batch,
+        settings,
         match against {
             Against::Batch => "negatives from the batch (the shared trunk)",
             Against::Drawn => "a negative drawn for each positive (Algorithm 1)",

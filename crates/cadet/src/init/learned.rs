@@ -3,6 +3,7 @@
 //!
 //! The map is that of [`super::project`]. The heads are linear in the trunk, so all of it happens in the trunk's
 //! few dimensions, whatever `M0` is: with `G = Σ_s w_s w_sᵀ`, distances between `G^½·h̄` are distances between `ê`.
+//! With [`Axes::Discriminant`] `G` is the inverse of the trunk's covariance instead.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,14 +78,13 @@ fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instanc
     Ok(largest.into_iter().flatten().collect())
 }
 
-/// Which axes of the mean responses become the numbers of an embedding, foremost first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Along which axes tasks are described, foremost first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axes {
     /// Along which the mean responses of the heads differ most (the paper has the responses themselves).
-    #[default]
     Principal,
-    /// Along which the means over the trunk differ most, measured by how far instances differ: Fisher's discriminants of
-    /// the tasks. Heads that know their own few instances by heart do not decide.
+    /// Along which the means over the trunk differ most, measured by how far instances differ: much like Fisher's
+    /// discriminants of the tasks. Heads that know their own few instances by heart do not decide.
     Discriminant,
 }
 
@@ -95,7 +95,7 @@ pub struct Learned<'a> {
     pub heads: &'a dyn PreEmbedding,
     /// The instances that answer.
     pub x: &'a Instances,
-    /// What an embedding is made of.
+    /// Along which axes.
     pub axes: Axes,
 }
 
@@ -108,7 +108,7 @@ impl Learned<'_> {
         match self.axes {
             Axes::Principal => Descriptions::by_responses(width, sums, &self.heads.heads()),
             Axes::Discriminant => {
-                let covariance = covariance(width, &trunk, exposures, &sums);
+                let covariance = covariance(width, &trunk, exposures);
                 Descriptions::by_covariance(width, sums, &covariance)
             }
         }
@@ -155,16 +155,16 @@ mod tests {
     }
 
     /// Instances with a loud number that says nothing and a quiet one that says which tasks they are exposed to.
-    fn world() -> (Instances, Exposures, Vec<f64>) {
-        let (people, tasks) = (2000, 30u32);
+    fn world(people: usize) -> (Instances, Exposures, Vec<f64>) {
+        let tasks = 30u32;
         let mut rng = Rng::at(5, Purpose::World, [0, 0]);
-        let rows: Vec<f32> = (0..people).flat_map(|_| [10.0 * rng.normal(), 0.1 * rng.normal()]).collect();
+        let rows: Vec<f32> = (0..people).flat_map(|_| [10.0 * rng.normal(), rng.normal()]).collect();
         let mut builder = ExposuresBuilder::new();
         let mut truth = Vec::new();
         for task in 0..tasks {
             let side = f64::from(task) / f64::from(tasks - 1) - 0.5;
             for person in 0..people {
-                let trait_of = f64::from(rows[2 * person + 1]) / 0.1;
+                let trait_of = f64::from(rows[2 * person + 1]);
                 if rng.unit() < 0.02 * (1.0 + (2.0 * side * trait_of).tanh()) {
                     let weight = 1.0 + (person % 3) as f32;
                     builder.push_weighted(task, person as u32, weight).unwrap();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn discriminant_axes_hear_what_is_quiet() {
-        let (x, exposures, truth) = world();
+        let (x, exposures, truth) = world(2000);
         let likeness = |axes: Axes| {
             let found = Learned { heads: &Given, x: &x, axes }.start(&exposures, 1, 1.0).unwrap();
             let found: Vec<f64> = (0..truth.len()).map(|t| f64::from(found.row(t as u32)[0])).collect();
@@ -187,14 +187,17 @@ mod tests {
             (times(&centred, &truth)[0] / (size(&centred) * size(&truth))).abs()
         };
         let (principal, discriminant) = (likeness(Axes::Principal), likeness(Axes::Discriminant));
-        assert!(principal < 0.6 && discriminant > 0.9, "{principal} {discriminant}");
+        assert!(principal < 0.6 && discriminant > 0.85, "{principal} {discriminant}");
     }
 
     #[test]
     fn the_covariance_is_that_of_the_exposures() {
-        let (x, exposures, _) = world();
-        let sums = audience_sums(2, x.values(), &exposures);
-        let found = covariance(2, x.values(), &exposures, &sums);
+        let (x, exposures, _) = world(20_000);
+        let [found, same] = [1, 4].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| covariance(2, x.values(), &exposures))
+        });
+        assert_eq!(found, same);
         let mut rows: Vec<(f64, &[f32])> = Vec::new();
         for (_, audience) in exposures.audiences() {
             let weighted = audience.instances.iter().enumerate();

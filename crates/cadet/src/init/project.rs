@@ -32,7 +32,8 @@ pub struct Projection {
 /// population, one seen a thousand times by itself.
 pub const PRIOR_EXPOSURES: f64 = 10.0;
 
-/// Share of the mean variance that every axis is taken to have at least.
+/// Share of the mean variance that is added to that of every axis: those that vary by less than this count for less, since
+/// what they say may be rounding.
 const RIDGE: f64 = 1e-3;
 
 impl Projection {
@@ -81,8 +82,8 @@ impl Descriptions {
         Self { width, tasks, metric: Some(metric) }
     }
 
-    /// Sums over a trunk's rows, as far apart as they are measured by how far instances are apart themselves: an axis along
-    /// which audiences differ by more than chance counts, however little it varies.
+    /// Sums over a trunk's rows, as far apart as they are measured by how far instances are apart themselves: what tells
+    /// audiences apart beyond chance counts more than what varies most. `covariance` is that of the rows.
     pub fn by_covariance(width: usize, tasks: Vec<(f64, Vec<f64>)>, covariance: &[f64]) -> Self {
         let mean = (0..width).map(|i| covariance[i * width + i]).sum::<f64>() / width.max(1) as f64;
         let ridge = f64::max(RIDGE * mean, f64::MIN_POSITIVE.sqrt());
