@@ -367,26 +367,17 @@ impl Args {
     /// The first flag that is set though no ratio over pixels starts in a way that it is for, and what it is for.
     fn unusual(&self, starts: &[Init]) -> Option<(&'static str, &'static str)> {
         let (asked, usual) = (self.pixels(), Pixels::USUAL);
-        let all = "is for one ratio for all tasks over pixels: there is none here";
-        let flags: [(&str, bool, fn(Init) -> bool, &str); 4] = [
-            (
-                "--task-rate",
-                asked.task_rate != usual.task_rate,
-                Init::is_learned,
-                "is for ratios over pixels that start from learned10 or learned64: there is none here",
-            ),
-            (
-                "--axes",
-                asked.axes != usual.axes,
-                Init::has_axes,
-                "is for ratios over pixels that start learned or relearned: there is none here",
-            ),
-            ("--batch", asked.batch != usual.batch, |_| true, all),
-            ("--embedding", asked.embedding != usual.embedding, |_| true, all),
+        let there = |is_for: fn(Init) -> bool| starts.iter().any(|init| is_for(*init));
+        let one = "is for one ratio for all tasks over pixels: there is none here";
+        let learned = "is for ratios over pixels that start from learned10 or learned64: there is none here";
+        let described = "is for ratios over pixels that start learned or relearned: there is none here";
+        let flags = [
+            ("--task-rate", asked.task_rate != usual.task_rate && !there(Init::is_learned), learned),
+            ("--axes", asked.axes != usual.axes && !there(Init::has_axes), described),
+            ("--batch", asked.batch != usual.batch && !there(|_| true), one),
+            ("--embedding", asked.embedding != usual.embedding && !there(|_| true), one),
         ];
-        let useless = |set: bool, is_for: fn(Init) -> bool| set && !starts.iter().any(|init| is_for(*init));
-        let found = flags.into_iter().find(|(_, set, is_for, _)| useless(*set, *is_for));
-        found.map(|(flag, _, _, why)| (flag, why))
+        flags.into_iter().find(|(_, useless, _)| *useless).map(|(flag, _, why)| (flag, why))
     }
 
     /// Where this run trains, and how.
