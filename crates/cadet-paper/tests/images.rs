@@ -152,6 +152,11 @@ fn unseen_tasks_that_share_categories_look_alike() {
     for name in ["truth.svg", "features_252.svg", "features_10.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(name)).unwrap().starts_with("<svg"), "{name}");
     }
+    // A table that is there is not written over.
+    std::fs::write(folder.path().join("journal.ndjson"), "").unwrap();
+    let over = paper(&["similarity", "--smoke", "--out", folder.path().to_str().unwrap()]);
+    assert_eq!(over.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&over.stderr).contains("holds a table"));
 }
 
 #[test]
@@ -165,8 +170,10 @@ fn bad_input_is_named() {
     };
     assert!(error(&["table3", "--data", data]).contains("has no data_batch_1.bin"));
     assert!(error(&["mnist", "--data", data]).contains("has no train-images-idx3-ubyte"));
-    assert!(error(&["table3", "--smoke", "--k", "10"]).contains("k: must be in 1..=9"));
-    assert!(error(&["table3", "--smoke", "--k", "0"]).contains("k: must be in 1..=9"));
+    for k in ["10", "0", "2,10"] {
+        let message = error(&["table3", "--smoke", "--k", k]);
+        assert!(message.contains("--k") && message.contains("expected a number from 1 to 9"), "{message}");
+    }
     assert!(error(&["table3", "--smoke", "--methods", "maf"]).contains("no row is left"));
     assert!(error(&["table3", "--smoke", "--init", "graph"]).contains("graph"));
     for none in [["mnist", "--smoke", "--mirror"], ["similarity", "--smoke", "--mirror"]] {
@@ -178,7 +185,9 @@ fn bad_input_is_named() {
     );
     assert!(error(&["table3", "--smoke", "--init", "label", "--axes", "discriminant"]).contains("--axes"));
     assert!(error(&["similarity", "--smoke", "--task-rate", "10"]).contains("--task-rate"));
-    assert!(error(&["similarity", "--smoke", "--first-seed", "2"]).contains("--first-seed"));
+    for flag in [["--first-seed", "2"], ["--k", "3"], ["--modes", "separate"], ["--negatives", "drawn"]] {
+        assert!(error(&[&["similarity", "--smoke"], &flag[..]].concat()).contains(flag[0]), "{flag:?}");
+    }
     assert!(error(&["similarity", "--smoke", "--batch", "64"]).contains("--batch"));
     assert!(
         error(&["table2", "--smoke", "--input", "features", "--embedding", "10"]).contains("--embedding")

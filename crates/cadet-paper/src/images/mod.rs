@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "experiments/work")]
     work: PathBuf,
     /// Active categories of a task [default: those of the paper].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = active)]
     k: Vec<usize>,
     /// Which methods.
     #[arg(long, value_delimiter = ',')]
@@ -100,6 +100,12 @@ pub(crate) struct Args {
 fn positive(text: &str) -> std::result::Result<f32, String> {
     let number = text.parse().ok().filter(|n: &f32| n.is_finite() && *n > 0.0);
     number.ok_or_else(|| "expected a number above 0, as in 10".to_owned())
+}
+
+/// Active categories: some of ten, not all.
+fn active(text: &str) -> std::result::Result<usize, String> {
+    let number = text.parse().ok().filter(|n| (1..=9).contains(n));
+    number.ok_or_else(|| "expected a number from 1 to 9: there are 10 categories".to_owned())
 }
 
 /// Two numbers of epochs.

@@ -11,7 +11,7 @@ use super::row::{Method, Mode, Row};
 use super::study::{Input, Study};
 use super::summary::figure;
 use super::tasks::ActiveTasks;
-use super::{Args, Data, Folders};
+use super::{Against, Args, Data, Folders};
 use crate::output::{Bar, command, machine, today, write_file};
 
 /// The model is trained with this many active categories, and meets tasks with that many.
@@ -28,11 +28,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some((flag, _)) = args.unusual(&[]) {
         return Err(cadet::Error::config(flag, "is for ratios: this figure has none").into());
     }
-    if args.first_seed != 1 {
-        let why = "is for tables: this figure is made of all its seeds at once";
-        return Err(cadet::Error::config("--first-seed", why).into());
+    let of_tables = [
+        ("--first-seed", args.first_seed != 1),
+        ("--k", !args.k.is_empty()),
+        ("--methods", !args.methods.is_empty()),
+        ("--modes", !args.modes.is_empty()),
+        ("--init", !args.init.is_empty()),
+        ("--negatives", args.negatives != Against::Batch),
+    ];
+    if let Some((flag, _)) = of_tables.into_iter().find(|(_, set)| *set) {
+        let why =
+            "is for tables: this figure has its own tasks and models, and is made of all its seeds at once";
+        return Err(cadet::Error::config(flag, why).into());
     }
     let folders = Folders::of(args, "similarity")?;
+    if folders.out.join("journal.ndjson").exists() {
+        let why = format!(
+            "{} holds a table, which this figure would write over: give another folder",
+            folders.out.display()
+        );
+        return Err(cadet::Error::config("--out", why).into());
+    }
     let inputs: Vec<Input> = match (args.input.is_empty(), &folders.features) {
         (false, _) => args.input.clone(),
         (true, Some(_)) => vec![Input::Features, Input::Raw],

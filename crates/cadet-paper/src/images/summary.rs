@@ -227,8 +227,8 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     let (title, about) = match table {
         Table::Table2 => (
             "Table 2: CIFAR10",
-            "Features: 128 numbers an image by a net trained on ImageNet, not the paper's SimCLR. Mode `separate` has a model\n\
-             for each task, `conditional` one for all.",
+            "Features: those of `--features`, in the results of this project 128 numbers an image by a net trained on ImageNet, not\n\
+             the paper's SimCLR. Mode `separate` has a model for each task, `conditional` one for all.",
         ),
         Table::Table3 => ("Table 3, left: CIFAR10, ways to start the task embeddings", STARTS),
         Table::Generalise => (
