@@ -26,7 +26,13 @@ pub(crate) fn scores(split: &Split, x: &Instances, method: Method) -> Result<Vec
 
 fn mixtures(split: &Split, x: &Instances, components: usize) -> Result<Vec<f32>> {
     let population = Moments::of(x, split.parts.members(Part::Train).into_iter());
-    let config = MixtureConfig { components, rounds: 10, prior: PRIOR, seed: split.number };
+    let config = MixtureConfig {
+        components,
+        rounds: 10,
+        prior: PRIOR,
+        seed: split.number,
+        ..MixtureConfig::default()
+    };
     let users = split.measured.len();
     let mut out = vec![0.0; split.trained.len() * users];
     for (t, row) in out.chunks_exact_mut(users.max(1)).enumerate().filter(|(t, _)| split.trained[*t]) {

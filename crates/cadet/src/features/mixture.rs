@@ -1,7 +1,8 @@
-//! Which kinds of instances are there? A mixture of Gaussians with diagonal covariances, fitted by expectation
-//! maximisation. With one component it is a Gaussian.
+//! Which kinds of instances are there? A mixture of Gaussians, fitted by expectation maximisation. With one component it
+//! is a Gaussian.
 
 use crate::instances::Instances;
+use crate::linalg::eigen_symmetric;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
@@ -12,7 +13,10 @@ pub struct Mixture {
     /// Log share of each component.
     shares: Vec<f64>,
     means: Vec<f64>,
+    /// Along each axis of each component.
     variances: Vec<f64>,
+    /// The axes of each component, a row each; none where they are the features themselves.
+    axes: Vec<f64>,
     /// Of each component: log share and what its density is divided by, `log share - ½ Σ ln 2πv`.
     constants: Vec<f64>,
 }
@@ -20,11 +24,22 @@ pub struct Mixture {
 /// The least variance of anything.
 const LEAST: f64 = 1e-12;
 
+/// What a component knows of its features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Covariance {
+    /// How far each one spreads.
+    Diagonal,
+    /// How they go together, too: its work grows with the square of their number.
+    Full,
+}
+
 /// How to fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixtureConfig {
     /// Components.
     pub components: usize,
+    /// What each of them knows.
+    pub covariance: Covariance,
     /// Rounds of expectation and maximisation.
     pub rounds: usize,
     /// How many rows' worth of the population every component's mean and variance are mixed with.
@@ -35,7 +50,7 @@ pub struct MixtureConfig {
 
 impl Default for MixtureConfig {
     fn default() -> Self {
-        Self { components: 10, rounds: 50, prior: 1.0, seed: 1 }
+        Self { components: 10, covariance: Covariance::Diagonal, rounds: 50, prior: 1.0, seed: 1 }
     }
 }
 
@@ -56,6 +71,7 @@ impl MixtureConfig {
             shares: vec![-(k as f64).ln(); k],
             means: Vec::with_capacity(k * width),
             variances: population.variance.iter().map(|v| v.max(LEAST)).collect::<Vec<_>>().repeat(k),
+            axes: vec![],
             constants: vec![],
         };
         for _ in 0..k {
@@ -66,40 +82,98 @@ impl MixtureConfig {
         mixture.complete();
         let mut share = vec![0.0f64; k];
         for _ in 0..if k == 1 { 1 } else { self.rounds } {
-            let mut mass = vec![self.prior; k];
-            let mut sums: Vec<f64> =
-                population.mean.iter().map(|m| self.prior * m).collect::<Vec<_>>().repeat(k);
-            let square =
-                population.mean.iter().zip(&population.variance).map(|(m, v)| self.prior * (m * m + v));
-            let mut squares: Vec<f64> = square.collect::<Vec<_>>().repeat(k);
+            let mut sums = vec![Sums::of(self.covariance, population, self.prior); k];
             for row in rows {
                 let row = x.row(*row);
                 mixture.parts(row, &mut share);
                 softmax(&mut share);
-                for (c, share) in share.iter().enumerate().filter(|(_, share)| **share > 1e-6) {
-                    mass[c] += share;
-                    let range = c * width..(c + 1) * width;
-                    for ((v, s), q) in row.iter().zip(&mut sums[range.clone()]).zip(&mut squares[range]) {
-                        let v = f64::from(*v);
-                        *s += share * v;
-                        *q += share * v * v;
-                    }
-                }
+                let parts = sums.iter_mut().zip(&share).filter(|(_, share)| **share > 1e-6);
+                parts.for_each(|(sums, share)| sums.add(row, *share));
             }
-            let total: f64 = mass.iter().sum();
-            for (c, mass) in mass.iter().enumerate() {
-                mixture.shares[c] = (mass / total).ln();
-                for i in c * width..(c + 1) * width {
-                    let mean = sums[i] / mass;
-                    mixture.means[i] = mean;
-                    // A variance that is nothing but rounding would make a density without bound.
-                    let least = (1e-6 * population.variance[i % width]).max(LEAST);
-                    mixture.variances[i] = (squares[i] / mass - mean * mean).max(least);
-                }
+            let total: f64 = sums.iter().map(|sums| sums.mass).sum();
+            mixture.axes.clear();
+            for (c, sums) in sums.into_iter().enumerate() {
+                mixture.shares[c] = (sums.mass / total).ln();
+                let range = c * width..(c + 1) * width;
+                let (mean, variance) = (&mut mixture.means[range.clone()], &mut mixture.variances[range]);
+                mixture.axes.extend(sums.moments(population, mean, variance));
             }
             mixture.complete();
         }
         Ok(mixture)
+    }
+}
+
+/// What a component has of the rows: their mass, sums, and sums of squares (of products, where covariances are full).
+#[derive(Debug, Clone)]
+struct Sums {
+    mass: f64,
+    sums: Vec<f64>,
+    squares: Vec<f64>,
+    covariance: Covariance,
+}
+
+impl Sums {
+    /// Of the population, as if it had so many rows; how its features go together is left out.
+    fn of(covariance: Covariance, population: &Moments, mass: f64) -> Self {
+        let Moments { mean, variance } = population;
+        let products = |i: usize| {
+            let product = move |j: usize| mass * (mean[i] * mean[j] + if i == j { variance[i] } else { 0.0 });
+            match covariance {
+                Covariance::Diagonal => i..=i,
+                Covariance::Full => 0..=i,
+            }
+            .map(product)
+        };
+        Self {
+            mass,
+            sums: mean.iter().map(|m| mass * m).collect(),
+            squares: (0..mean.len()).flat_map(products).collect(),
+            covariance,
+        }
+    }
+
+    fn add(&mut self, row: &[f32], share: f64) {
+        self.mass += share;
+        let mut squares = self.squares.iter_mut();
+        for (i, (v, sum)) in row.iter().zip(&mut self.sums).enumerate() {
+            let v = share * f64::from(*v);
+            *sum += v;
+            let with = match self.covariance {
+                Covariance::Diagonal => &row[i..=i],
+                Covariance::Full => &row[..=i],
+            };
+            with.iter().zip(&mut squares).for_each(|(other, square)| *square += v * f64::from(*other));
+        }
+    }
+
+    /// Their mean and the variance along each axis; the axes, if they are not the features.
+    fn moments(mut self, population: &Moments, mean: &mut [f64], variance: &mut [f64]) -> Vec<f64> {
+        let width = mean.len();
+        mean.iter_mut().zip(&self.sums).for_each(|(m, sum)| *m = sum / self.mass);
+        self.squares.iter_mut().for_each(|v| *v /= self.mass);
+        // A variance that is nothing but rounding would make a density without bound.
+        let least = |v: f64| (1e-6 * v).max(LEAST);
+        if self.covariance == Covariance::Diagonal {
+            for (i, v) in variance.iter_mut().enumerate() {
+                *v = (self.squares[i] - mean[i] * mean[i]).max(least(population.variance[i]));
+            }
+            return vec![];
+        }
+        let mut matrix = vec![0.0; width * width];
+        let mut squares = self.squares.into_iter();
+        for i in 0..width {
+            for (j, square) in (0..=i).zip(&mut squares) {
+                let covariance = square - mean[i] * mean[j];
+                (matrix[i * width + j], matrix[j * width + i]) = (covariance, covariance);
+            }
+        }
+        let (values, axes) = eigen_symmetric(&matrix, width);
+        for ((v, value), axis) in variance.iter_mut().zip(values).zip(&axes) {
+            let along: f64 = axis.iter().zip(&population.variance).map(|(a, v)| a * a * v).sum();
+            *v = value.max(least(along));
+        }
+        axes.concat()
     }
 }
 
@@ -123,10 +197,19 @@ impl Mixture {
     /// `log share + log density` of each component at a row.
     fn parts(&self, row: &[f32], out: &mut [f64]) {
         let width = self.width;
+        let mut apart = vec![0.0; width];
         for (c, out) in out.iter_mut().enumerate() {
             let range = c * width..(c + 1) * width;
-            let of = self.means[range.clone()].iter().zip(&self.variances[range]).zip(row);
-            let square: f64 = of.map(|((m, v), x)| (f64::from(*x) - m).powi(2) / v).sum();
+            let (means, variances) = (&self.means[range.clone()], &self.variances[range]);
+            let from_mean = apart.iter_mut().zip(row).zip(means);
+            from_mean.for_each(|((apart, x), m)| *apart = f64::from(*x) - m);
+            let square: f64 = match self.axes.get(c * width * width..(c + 1) * width * width) {
+                Some(axes) if width > 0 => {
+                    let along = |axis: &[f64]| axis.iter().zip(&apart).map(|(a, x)| a * x).sum::<f64>();
+                    axes.chunks_exact(width).zip(variances).map(|(axis, v)| along(axis).powi(2) / v).sum()
+                }
+                _ => apart.iter().zip(variances).map(|(apart, v)| apart * apart / v).sum(),
+            };
             *out = self.constants[c] - 0.5 * square;
         }
     }
@@ -194,28 +277,59 @@ impl Moments {
 mod tests {
     use super::*;
 
-    #[test]
-    fn finds_two_clouds_and_their_densities() {
+    /// Fits two components to rows of which every fourth lies in the first of two clouds.
+    fn fit(covariance: Covariance, mut row: impl FnMut(bool, [f32; 2]) -> [f32; 2]) -> (Mixture, usize) {
         let mut rng = Rng::at(3, Purpose::World, [0, 0]);
-        let rows: Vec<f32> = (0..2_000)
-            .flat_map(|i| [if i % 4 == 0 { 4.0 } else { -1.0 } + rng.normal(), 0.5 * rng.normal()])
-            .collect();
+        let rows: Vec<f32> = (0..2_000).flat_map(|i| row(i % 4 == 0, [rng.normal(), rng.normal()])).collect();
         let x = Instances::new(2, rows).unwrap();
         let all: Vec<u32> = (0..2_000).collect();
         let moments = Moments::of(&x, all.iter().copied());
-        let found =
-            MixtureConfig { components: 2, ..MixtureConfig::default() }.fit(&x, &all, &moments).unwrap();
-        let truth = |a: f64, b: f64| {
-            let cloud = |share: f64, m: f64| share * (-0.5 * (a - m).powi(2) - 2.0 * b * b).exp();
-            ((cloud(0.25, 4.0) + cloud(0.75, -1.0)) / std::f64::consts::PI).ln()
-        };
-        for (a, b) in [(-1.0, 0.0), (4.0, 0.3), (1.0, -0.5), (-3.0, 1.0)] {
-            let estimate = found.log_density(&[a as f32, b as f32]);
-            assert!((estimate - truth(a, b)).abs() < 0.2, "{estimate} {}", truth(a, b));
-        }
+        let config = MixtureConfig { components: 2, covariance, ..MixtureConfig::default() };
+        let found = config.fit(&x, &all, &moments).unwrap();
         let members = found.memberships(&x).unwrap();
         let agree =
             |first: usize| (0..2_000).filter(|i| (members[2 * i + first] > 0.5) == (i % 4 == 0)).count();
-        assert!(agree(0).max(agree(1)) > 1_950);
+        (found, agree(0).max(agree(1)))
+    }
+
+    #[test]
+    fn finds_two_clouds_and_their_densities() {
+        for covariance in [Covariance::Diagonal, Covariance::Full] {
+            let (found, agree) =
+                fit(covariance, |first, [a, b]| [if first { 4.0 } else { -1.0 } + a, 0.5 * b]);
+            let truth = |a: f64, b: f64| {
+                let cloud = |share: f64, m: f64| share * (-0.5 * (a - m).powi(2) - 2.0 * b * b).exp();
+                ((cloud(0.25, 4.0) + cloud(0.75, -1.0)) / std::f64::consts::PI).ln()
+            };
+            for (a, b) in [(-1.0, 0.0), (4.0, 0.3), (1.0, -0.5), (-3.0, 1.0)] {
+                let estimate = found.log_density(&[a as f32, b as f32]);
+                assert!((estimate - truth(a, b)).abs() < 0.2, "{covariance:?} {estimate} {}", truth(a, b));
+            }
+            assert!(agree > 1_950, "{covariance:?} {agree}");
+        }
+    }
+
+    #[test]
+    fn clouds_that_differ_in_how_features_go_together() {
+        // Both have mean 0 and variance 1 in each feature; they lie along the two diagonals.
+        let row = |first: bool, [a, b]: [f32; 2]| {
+            let b = 0.1 * b;
+            [(a + b) / 1.01f32.sqrt(), (a - b) / 1.01f32.sqrt() * if first { 1.0 } else { -1.0 }]
+        };
+        let (found, agree) = fit(Covariance::Full, row);
+        assert!(agree > 1_850, "{agree}");
+        let truth = |a: f64, b: f64| {
+            let cloud = |share: f64, sign: f64| {
+                let (u, v) = ((a + sign * b) / 2.0, (a - sign * b) / 2.0);
+                share * 1.01 * (-0.5 * 1.01 * (u * u + 100.0 * v * v)).exp()
+            };
+            ((cloud(0.25, 1.0) + cloud(0.75, -1.0)) / (0.4 * std::f64::consts::PI)).ln()
+        };
+        for (a, b) in [(1.0, 1.0), (1.0, -1.0), (0.0, 0.0), (-1.5, 1.4)] {
+            let estimate = found.log_density(&[a as f32, b as f32]);
+            assert!((estimate - truth(a, b)).abs() < 0.3, "{a} {b} {estimate} {}", truth(a, b));
+        }
+        // Feature by feature there is nothing to tell them by.
+        assert!(fit(Covariance::Diagonal, row).1 < 1_700);
     }
 }
