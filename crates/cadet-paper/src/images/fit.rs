@@ -19,16 +19,13 @@ use cadet::trainer::{
     History, Idle, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
 };
 use cadet::{Exposures, Instances, TaskId};
-use cadet_deep::{
-    Contrast, DeepConfig, DeepHeads, DeepRatio, GaussianConfig, MafConfig, Negatives, Objective, SvddConfig,
-    Trunk,
-};
+use cadet_deep::{Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 use rayon::prelude::*;
 
-use super::Against;
 use super::row::{Init, Method, Mode, Row};
 use super::study::{Input, Study};
 use super::tasks::{ActiveTasks, validating};
+use super::{Against, density, svdd};
 use crate::output::Bar;
 
 /// How long everything is trained; `--smoke` makes it tiny.
@@ -81,7 +78,7 @@ const EMBEDDING: usize = 16;
 const PSEUDO_LABELS: usize = 10;
 /// Up to so many numbers per image they know how these go together: on CIFAR10's pixels (32 axes, k = 5) the audiences'
 /// shares then say 0.44 of the variance of their categories (least squares over all training images; mean of 3 seeds), 0.35 otherwise.
-const FULL_COVARIANCE: usize = 32;
+pub(super) const FULL_COVARIANCE: usize = 32;
 /// A short ratio describes the tasks anew, this often, trained for this share of the epochs. It has met the exposures of all
 /// tasks, the pre-embedding model only those of its seed tasks. For k = 5 over pixels (seed 1), 3 epochs into the last
 /// training the held-out AUC was 0.621 from 10 seed tasks, 0.645 after one round, and the same with the first ratio trained
@@ -90,9 +87,6 @@ const RELEARN_ROUNDS: usize = 2;
 const RELEARN_SHARE: f64 = 0.3;
 /// Held-out pairs that choose the best epoch.
 const VALIDATION_PAIRS: usize = 20_000;
-/// Few images are pulled to the population as if it had been seen this often.
-const PRIOR: f64 = 10.0;
-
 /// The tasks of one k with the images exposed to them.
 #[derive(Debug)]
 pub(crate) struct Split {
@@ -115,11 +109,11 @@ impl Split {
     }
 
     /// The exposures to train on and those that choose the best epoch.
-    fn both(&self) -> (&Exposures, Option<&Exposures>) {
+    pub(super) fn both(&self) -> (&Exposures, Option<&Exposures>) {
         (&self.train, Some(&self.valid))
     }
 
-    fn all(&self) -> Vec<TaskId> {
+    pub(super) fn all(&self) -> Vec<TaskId> {
         (0..self.tasks.len() as u32).map(TaskId).collect()
     }
 }
@@ -194,7 +188,7 @@ impl Work<'_> {
     }
 
     /// Trains a model, going on from where it stood if it was stopped. A finished one is found again.
-    fn fit<E: Estimator + Send + Sync>(
+    pub(super) fn fit<E: Estimator + Send + Sync>(
         &self,
         name: &str,
         model: &mut E,
@@ -259,17 +253,19 @@ pub(crate) fn fit(study: &Study, split: &Split, row: &Row, others: bool, work: &
     match (row.method, row.mode) {
         (Method::Ratio, Mode::Conditional) => conditional_ratio(study, split, row, others, work),
         (Method::Ratio, Mode::Separate) => separate_ratio(study, split, row, work),
-        (Method::DeepSvdd | Method::SoftSvdd, _) => deep_svdd(study, split, row, work),
-        (_, Mode::Conditional) => conditional_density(study, split, row, work),
-        (_, Mode::Separate) => separate_density(study, split, row, work),
+        (Method::DeepSvdd | Method::SoftSvdd, _) => svdd::fit(study, split, row, work),
+        (_, Mode::Conditional) => density::conditional(study, split, row, work),
+        (_, Mode::Separate) => density::separate(study, split, row, work),
     }
 }
 
-fn name(study: &Study, row: &Row, what: &str) -> String {
+/// What a model's checkpoint is called.
+pub(super) fn name(study: &Study, row: &Row, what: &str) -> String {
     format!("{}-{}-k{}-{what}-seed{}", study.dataset, row.input.name(), row.k, row.seed)
 }
 
-fn epochs(history: &History) -> [usize; 2] {
+/// The epoch that was kept, of how many.
+pub(super) fn epochs(history: &History) -> [usize; 2] {
     [history.best, history.epochs.len()]
 }
 
@@ -371,7 +367,13 @@ pub(crate) fn heads(
 }
 
 /// Embeddings to start with.
-fn start(study: &Study, split: &Split, row: &Row, init: Init, work: &Work<'_>) -> Result<TaskEmbeddings> {
+pub(super) fn start(
+    study: &Study,
+    split: &Split,
+    row: &Row,
+    init: Init,
+    work: &Work<'_>,
+) -> Result<TaskEmbeddings> {
     let Pixels { embedding: width, axes, .. } = work.settings(study.input);
     let given = |initialiser: &dyn Initialiser| Ok(initialiser.start(&split.train, width, 1.0)?);
     let learned = |model: &Contrast| given(&Learned { heads: model, x: &study.x, axes });
@@ -483,7 +485,7 @@ fn scorer(study: &Study, split: &Split, ratio: DeepRatio, others: bool, mirror: 
 }
 
 /// The images that are measured on, ascending: validation and test images.
-fn measured(study: &Study, split: &Split) -> Vec<u32> {
+pub(super) fn measured(study: &Study, split: &Split) -> Vec<u32> {
     [&split.validates[..], &study.test()].concat()
 }
 
@@ -502,7 +504,7 @@ fn places(known: &[u32], wanted: &[u32]) -> Result<Vec<usize>> {
 }
 
 /// A matrix worked out beforehand for these images.
-fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Score {
+pub(super) fn looked_up(images: Vec<u32>, matrix: Vec<f32>) -> Score {
     Box::new(move |wanted, _| {
         let places = places(&images, wanted)?;
         let rows = matrix.chunks_exact(images.len().max(1));
@@ -526,170 +528,11 @@ fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
     Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
 }
 
-/// The means of a flow's priors lie in ± this. The paper says only that they are uniform; for k = 2 (seed 1) the validation AUC
-/// was 61.2 with 1, 69.3 with 5 and 68.1 with 10.
-const MAF_PRIOR: f32 = 5.0;
-
-fn density_training(row: &Row, effort: Effort) -> TrainConfig {
-    let (epochs, batch) = match row.method {
-        Method::Maf => (effort.maf_epochs, 256),
-        _ => (effort.gaussian_epochs, 256),
-    };
-    TrainConfig {
-        epochs,
-        batch,
-        learning_rate: 1e-3,
-        schedule: Schedule::Cosine,
-        drops: vec![],
-        idle: Idle::Rest,
-        select: Select::Loss,
-        seed: row.seed,
-        ..TrainConfig::paper()
-    }
-}
-
-fn responses(model: &dyn Estimator, x: &Instances, images: &[u32], task: u32) -> Vec<f32> {
+/// What a model makes of some images for one task.
+pub(super) fn responses(model: &dyn Estimator, x: &Instances, images: &[u32], task: u32) -> Vec<f32> {
     let mut out = vec![0.0; images.len()];
     model.responses(x, &vec![task; images.len()], images, &mut out);
     out
-}
-
-fn conditional_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
-    let images = measured(study, split);
-    let config = density_training(row, work.effort);
-    let init = row.init.unwrap_or(Init::Random);
-    let rows = start(study, split, row, init, work)?;
-    let what = match init {
-        Init::Random => row.method.name().to_owned(),
-        _ => format!("{}-{}", row.method.name(), init.name()),
-    };
-    let (width, name, both) = (study.x.width(), name(study, row, &what), split.both());
-    let all = |model: &dyn Estimator| -> Vec<f32> {
-        split.all().iter().flat_map(|t| responses(model, &study.x, &images, t.0)).collect()
-    };
-    let (matrix, history) = match row.method {
-        Method::Maf => {
-            let config_of =
-                MafConfig { hidden: work.effort.maf_hidden, prior: MAF_PRIOR, ..MafConfig::default() };
-            let mut maf = config_of.init(width, &rows, row.seed)?;
-            let history = work.fit(&name, &mut maf, both, split.all(), &study.x, &config)?;
-            (all(&maf), history)
-        }
-        _ => {
-            let mut gaussian = GaussianConfig::default().init(width, &rows, row.seed)?;
-            let history = work.fit(&name, &mut gaussian, both, split.all(), &study.x, &config)?;
-            (all(&gaussian), history)
-        }
-    };
-    Ok(Fitted { epochs: epochs(&history), score: looked_up(images, matrix) })
-}
-
-fn separate_density(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
-    let images = measured(study, split);
-    let population = Moments::of(&study.x, split.train.instances().iter().copied());
-    let scores = split.all().into_par_iter().map(|task| -> Result<Vec<f32>> {
-        if row.method == Method::Gaussian {
-            let members = split.train.audience(task).instances;
-            let config = MixtureConfig { components: 1, prior: PRIOR, ..MixtureConfig::default() };
-            let gaussian = config.fit(&study.x, members, &population)?;
-            return Ok(images.iter().map(|i| gaussian.log_density(study.x.row(*i)) as f32).collect());
-        }
-        let one = TaskEmbeddings::new(1, vec![0.0])?;
-        let config_of = MafConfig { hidden: work.effort.maf_hidden, prior: 0.0, ..MafConfig::default() };
-        let mut maf = config_of.init(study.x.width(), &one, row.seed)?;
-        let config = TrainConfig { batch: 64, ..density_training(row, work.effort) };
-        let name = name(study, row, &format!("maf{}", task.0));
-        let both = split.both();
-        work.fit(&name, &mut maf, both, vec![task], &study.x, &config)?;
-        Ok(responses(&maf, &study.x, &images, 0))
-    });
-    let scores: Vec<Vec<f32>> = scores.collect::<Result<_>>()?;
-    Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
-}
-
-/// Deep SVDD's steps and its autoencoder's: Adam at this size, then at a tenth.
-pub(super) const SVDD_RATE: f64 = 1e-4;
-/// The epochs of Deep SVDD that this size is for.
-const SVDD_EPOCHS: usize = 150;
-
-/// The size of Deep SVDD's steps: with fewer epochs they are as much larger, up to ten times.
-pub(super) fn svdd_rate(epochs: usize) -> f64 {
-    SVDD_RATE * (SVDD_EPOCHS as f64 / epochs as f64).clamp(1.0, 10.0)
-}
-
-/// The share of images that its soft objective leaves outside.
-const SVDD_NU: f32 = 0.1;
-
-/// A net for each task that draws its images to a centre, pretrained by an autoencoder. It has no anomalies to choose an
-/// epoch by, so the last one is kept.
-fn deep_svdd(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
-    let images = measured(study, split);
-    let [first, second] = work.effort.svdd_epochs;
-    let config = |epochs: usize, drop: usize, rate: f64| TrainConfig {
-        epochs,
-        batch: 200,
-        learning_rate: rate as f32,
-        schedule: Schedule::Steps,
-        drops: vec![drop.max(1)],
-        seed: row.seed,
-        ..TrainConfig::paper()
-    };
-    let mut scores = Vec::new();
-    for task in split.all() {
-        let members = split.train.audience(task).instances;
-        let x = contrast_normalised(study, members)?;
-        let width = work.effort.svdd_width;
-        let net = SvddConfig {
-            channels: study.colours.len(),
-            widths: vec![width, 2 * width, 4 * width],
-            features: 4 * width,
-            ..SvddConfig::cifar()
-        };
-        let mut autoencoder = net.autoencoder(row.seed)?;
-        let name_of = |what: &str| name(study, row, &format!("{what}{}", task.0));
-        let train = (&split.train, None);
-        // Both fall to a tenth where the original does: after 250 of 350 epochs, and after 50 of 150.
-        work.fit(
-            &name_of("autoencoder"),
-            &mut autoencoder,
-            train,
-            vec![task],
-            &x,
-            &config(first, first * 5 / 7, SVDD_RATE),
-        )?;
-        let steps = members.len().div_ceil(200) as u64;
-        let objective = match row.method {
-            Method::SoftSvdd => Objective::Soft { nu: SVDD_NU, warm_up: steps * (second as u64 / 15) },
-            _ => Objective::Hard,
-        };
-        let mut model = net.init(objective, Some(&autoencoder), &x, members, row.seed)?;
-        let name = name_of(row.method.name());
-        work.fit(&name, &mut model, train, vec![task], &x, &config(second, second / 3, svdd_rate(second)))?;
-        scores.extend(responses(&model, &x, &images, 0));
-    }
-    Ok(Fitted { epochs: [second; 2], score: looked_up(images, scores) })
-}
-
-/// Pixels as Deep SVDD takes them: each image with mean 0 and mean size 1, then all of them by the least and the largest
-/// number of the nominal ones.
-fn contrast_normalised(study: &Study, nominal: &[u32]) -> Result<Instances> {
-    let mut x = study.x.clone();
-    let (width, channels) = (x.width(), study.colours.len());
-    x.values_mut().par_chunks_mut(width).for_each(|row| {
-        for (i, v) in row.iter_mut().enumerate() {
-            let (mean, sd) = study.colours[i % channels];
-            *v = (f64::from(*v) * sd + mean) as f32;
-        }
-        let mean = row.iter().sum::<f32>() / width as f32;
-        row.iter_mut().for_each(|v| *v -= mean);
-        let size = row.iter().map(|v| v.abs()).sum::<f32>() / width as f32;
-        row.iter_mut().for_each(|v| *v /= size.max(f32::MIN_POSITIVE));
-    });
-    let values = || nominal.iter().flat_map(|i| x.row(*i)).copied();
-    let (least, most) = (values().fold(f32::INFINITY, f32::min), values().fold(f32::NEG_INFINITY, f32::max));
-    let range = (most - least).max(f32::MIN_POSITIVE);
-    x.values_mut().iter_mut().for_each(|v| *v = (*v - least) / range);
-    Ok(x)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The paper's image tables: CIFAR10 and MNIST with active-category tasks.
 
+mod density;
 mod fit;
 mod row;
 mod similarity;
 mod smoke;
 mod study;
 mod summary;
+mod svdd;
 pub(crate) mod tasks;
 
 use std::ops::Range;
@@ -405,10 +407,11 @@ impl Args {
     fn about(&self, data: &Data) -> Result<String> {
         let version = env!("CARGO_PKG_VERSION");
         Ok(format!(
-            "cadet {version} {} images {} {:?}",
+            "cadet {version} {} images {} {:?} full covariances to {}",
             cadet::Kernel::chosen()?.name(),
             data.digest,
-            self.effort()
+            self.effort(),
+            fit::FULL_COVARIANCE
         ))
     }
 }
@@ -432,7 +435,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let about = args.about(&data)?;
     std::fs::create_dir_all(&folders.out).map_err(|e| Error::io(&folders.out, e))?;
     let mirror = if args.mirror { "-mirror" } else { "" };
-    let svdd = fit::svdd_rate(args.effort().svdd_epochs[1]);
+    let svdd = svdd::rate(args.effort().svdd_epochs[1]);
     // A row that starts learned depends on all of them.
     let pixels = args.pixels().suffix(Some(Init::Learned10));
     // Tasks that were not trained once stood where the pre-embedding model put them.

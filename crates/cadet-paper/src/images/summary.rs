@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use cadet::metrics::Summary;
 use cadet_plot::{Axis, Bar, BarSeries, Bars, WIDE};
 
-use super::fit::{Effort, Pixels, SVDD_RATE, svdd_rate};
+use super::fit::{Effort, Pixels};
 use super::row::Outcome;
+use super::svdd;
 use super::{Against, Args, Table};
 use crate::output::{command, machine, today};
 
@@ -191,9 +192,10 @@ fn schedules(outcomes: &[Outcome], effort: Effort) -> String {
         let [first, second] = effort.svdd_epochs;
         let _ = writeln!(
             text,
-            "Deep SVDD: {first} epochs of its autoencoder and {second} of its own (originally 350 and 150), the last one kept. Adam {SVDD_RATE:e}\n\
-             and {:e}, falling to a tenth (originally {SVDD_RATE:e} for both).",
-            svdd_rate(second) as f32,
+            "Deep SVDD: {first} epochs of its autoencoder and {second} of its own (originally 350 and 150), the last one kept. Adam {step:e}\n\
+             and {:e}, falling to a tenth (originally {step:e} for both).",
+            svdd::rate(second) as f32,
+            step = svdd::RATE,
         );
     }
     text

@@ -104,8 +104,9 @@ impl Checkpoint {
         }
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
         let file = Opened { path, bytes };
-        let (_, metadata) = SafeTensors::read_metadata(&file.bytes)
-            .map_err(|e| file.error(format!("is not a checkpoint: {e}")))?;
+        let (_, metadata) = SafeTensors::read_metadata(&file.bytes).map_err(|e| {
+            file.error(format!("is not a checkpoint, or damaged ({e}): delete it to start anew"))
+        })?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         if metadata.get("about") != Some(&self.about) {
             let what = "was made with other data or settings: use those again, or delete it to start anew";
