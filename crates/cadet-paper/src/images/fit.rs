@@ -121,7 +121,7 @@ impl Split {
 /// How a ratio over pixels is trained, and its pre-embedding model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pixels {
-    /// The steps of embeddings that start learned, relative to the net's.
+    /// The steps of embeddings that start learned or from pseudo-labels, relative to the net's.
     pub task_rate: f32,
     /// Positives per step.
     pub batch: usize,
@@ -139,7 +139,7 @@ impl Pixels {
     pub fn suffix(self, init: Option<Init>) -> String {
         let usual = Self::USUAL;
         let mut text = String::new();
-        if self.task_rate != usual.task_rate && init.is_some_and(Init::is_learned) {
+        if self.task_rate != usual.task_rate && init.is_some_and(Init::has_rate) {
             text += &format!("-rate{}", self.task_rate);
         }
         if self.axes != usual.axes && init.is_some_and(Init::has_axes) {
@@ -315,9 +315,7 @@ fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
         (Some(Init::Random | Init::Relearned10 | Init::Relearned64), Input::Raw) => {
             (Update::Joint, epochs, 10.0)
         }
-        (Some(Init::Learned10 | Init::Learned64), Input::Raw) => {
-            (Update::Joint, epochs, work.pixels.task_rate)
-        }
+        (Some(init), Input::Raw) if init.has_rate() => (Update::Joint, epochs, work.pixels.task_rate),
         (Some(Init::Random), Input::Features) => (Update::Alternate, 4 * epochs, 1.0),
         _ => (Update::Joint, epochs, 1.0),
     };
@@ -542,13 +540,15 @@ mod tests {
     #[test]
     fn models_of_other_settings_have_other_names() {
         let asked = Pixels { task_rate: 10.0, batch: 128, embedding: 10, axes: Axes::Discriminant };
-        let suffixes = [None, Some(Init::Label), Some(Init::Learned10), Some(Init::Relearned10)];
-        assert_eq!(suffixes.map(|init| Pixels::USUAL.suffix(init)), [""; 4]);
+        let suffixes =
+            [None, Some(Init::Label), Some(Init::Pseudo), Some(Init::Learned10), Some(Init::Relearned10)];
+        assert_eq!(suffixes.map(|init| Pixels::USUAL.suffix(init)), [""; 5]);
         assert_eq!(
             suffixes.map(|init| asked.suffix(init)),
             [
                 "-batch128-width10",
                 "-batch128-width10",
+                "-rate10-batch128-width10",
                 "-rate10-discriminant-batch128-width10",
                 "-discriminant-batch128-width10"
             ]

@@ -71,7 +71,7 @@ pub(crate) struct Args {
     /// nothing of the kind.
     #[arg(long)]
     mirror: bool,
-    /// The steps of embeddings that start learned, relative to the net's, where a ratio sees pixels.
+    /// The steps of embeddings that start learned or from pseudo-labels, relative to the net's, where a ratio sees pixels.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = positive)]
     task_rate: f32,
     /// Positives per step, where a ratio sees pixels; its pre-embedding model takes as many.
@@ -377,10 +377,11 @@ impl Args {
         let (asked, usual) = (self.pixels(), Pixels::USUAL);
         let there = |is_for: fn(Init) -> bool| starts.iter().any(|init| is_for(*init));
         let one = "is for one ratio for all tasks over pixels: there is none here";
-        let learned = "is for ratios over pixels that start from learned10 or learned64: there is none here";
+        let learned =
+            "is for ratios over pixels that start from pseudo, learned10 or learned64: there is none here";
         let described = "is for ratios over pixels that start learned or relearned: there is none here";
         let flags = [
-            ("--task-rate", asked.task_rate != usual.task_rate && !there(Init::is_learned), learned),
+            ("--task-rate", asked.task_rate != usual.task_rate && !there(Init::has_rate), learned),
             ("--axes", asked.axes != usual.axes && !there(Init::has_axes), described),
             ("--batch", asked.batch != usual.batch && !there(|_| true), one),
             ("--embedding", asked.embedding != usual.embedding && !there(|_| true), one),

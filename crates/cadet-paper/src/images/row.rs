@@ -85,9 +85,10 @@ impl Init {
         !matches!(self, Init::Relearned10 | Init::Relearned64)
     }
 
-    /// Whether `--task-rate` says how fast they move: those that are learned again have a rate of their own.
-    pub fn is_learned(self) -> bool {
-        matches!(self, Init::Learned10 | Init::Learned64)
+    /// Whether `--task-rate` says how fast they move: random ones and those that are learned again have a rate of their
+    /// own, and labels are where they should be.
+    pub fn has_rate(self) -> bool {
+        matches!(self, Init::Pseudo | Init::Learned10 | Init::Learned64)
     }
 
     /// Whether `--axes` says what they are made of.

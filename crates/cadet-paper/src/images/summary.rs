@@ -210,7 +210,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     let mirror = if args.mirror { MIRROR } else { "" };
     let learned = match args.task_rate {
         1.0 => String::new(),
-        times => format!(", learned ones {times} times"),
+        times => format!(", learned ones and those from pseudo-labels {times} times"),
     };
     let (pixels, usual) = (args.pixels(), Pixels::USUAL);
     let mut settings = usual.batch.to_string();
