@@ -102,7 +102,7 @@ fn pixels_generalisation_and_mnist_run() {
     let other = ["--task-rate", "10", "--batch", "64", "--embedding", "10"];
     let printed =
         smoke("table3", &[&["--k", "2", "--init", "learned10"], &other[..]].concat(), folder.path());
-    for said in ["learned ones 10 times", "batch 64 over pixels", "10 numbers per embedding"] {
+    for said in ["those from pseudo-labels 10 times", "batch 64 over pixels", "10 numbers per embedding"] {
         assert!(printed.contains(said), "{printed}");
     }
     let faster = rows(folder.path());

@@ -264,7 +264,9 @@ fn a_damaged_checkpoint_is_an_error_and_no_panic() {
     for length in [0, 4, 8, 100, good.len() / 2, good.len() - 1] {
         fs::write(&path, &good[..length]).unwrap();
         let found = resume().unwrap_or_else(|_| panic!("panicked when cut to {length}"));
-        assert!(found.unwrap_err().to_string().contains("ratio-net.checkpoint"), "cut to {length}");
+        let error = found.unwrap_err().to_string();
+        let told = error.contains("ratio-net.checkpoint") && error.contains("delete it to start anew");
+        assert!(told, "cut to {length}: {error}");
     }
     // One bit of a weight: without a checksum it would go on, and end elsewhere.
     for from_the_end in [1, 1000, good.len() / 3] {

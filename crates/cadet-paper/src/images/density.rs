@@ -8,7 +8,7 @@ use cadet::trainer::{Idle, Schedule, Select, TrainConfig};
 use cadet_deep::{GaussianConfig, MafConfig};
 use rayon::prelude::*;
 
-use super::fit::{Effort, Fitted, Split, Work, epochs, looked_up, measured, name, responses, start};
+use super::fit::{Effort, Fitted, Split, Work, epochs, looked_up, measured, name, responses, start, started};
 use super::row::{Init, Method, Row};
 use super::study::Study;
 
@@ -45,7 +45,7 @@ pub(super) fn conditional(study: &Study, split: &Split, row: &Row, work: &Work<'
     let rows = start(study, split, row, init, work)?;
     let what = match init {
         Init::Random => row.method.name().to_owned(),
-        _ => format!("{}-{}", row.method.name(), init.name()),
+        _ => format!("{}-{}", row.method.name(), started(study, init)),
     };
     let (width, name, both) = (study.x.width(), name(study, row, &what), split.both());
     let all = |model: &dyn Estimator| -> Vec<f32> {

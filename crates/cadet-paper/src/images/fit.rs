@@ -23,7 +23,7 @@ use cadet_deep::{Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 use rayon::prelude::*;
 
 use super::row::{Init, Method, Mode, Row};
-use super::study::{Input, Study};
+use super::study::{Input, SKETCH_WIDTH, Study};
 use super::tasks::{ActiveTasks, validating};
 use super::{Against, density, svdd};
 use crate::output::Bar;
@@ -76,9 +76,10 @@ impl Effort {
 const EMBEDDING: usize = 16;
 /// Components of the pseudo-label mixture.
 const PSEUDO_LABELS: usize = 10;
-/// Up to so many numbers per image they know how these go together: on CIFAR10's pixels (32 axes, k = 5) the audiences'
-/// shares then say 0.44 of the variance of their categories (least squares over all training images; mean of 3 seeds), 0.35 otherwise.
-pub(super) const FULL_COVARIANCE: usize = 32;
+/// A mixture over at most so many numbers per image, such as sketches have, knows how they go together: on CIFAR10's pixels
+/// (k = 5) the shares of its components in an audience then explain 0.44 of which categories are active, otherwise 0.35 (least
+/// squares over all training images, mean of 3 seeds).
+const FULL_COVARIANCE: usize = SKETCH_WIDTH;
 /// A short ratio describes the tasks anew, this often, trained for this share of the epochs. It has met the exposures of all
 /// tasks, the pre-embedding model only those of its seed tasks. For k = 5 over pixels (seed 1), 3 epochs into the last
 /// training the held-out AUC was 0.621 from 10 seed tasks, 0.645 after one round, and the same with the first ratio trained
@@ -87,6 +88,7 @@ const RELEARN_ROUNDS: usize = 2;
 const RELEARN_SHARE: f64 = 0.3;
 /// Held-out pairs that choose the best epoch.
 const VALIDATION_PAIRS: usize = 20_000;
+
 /// The tasks of one k with the images exposed to them.
 #[derive(Debug)]
 pub(crate) struct Split {
@@ -364,6 +366,19 @@ pub(crate) fn heads(
     Ok(heads)
 }
 
+/// What the mixture that makes pseudo-labels knows.
+fn mixed(study: &Study) -> Covariance {
+    if study.sketch.width() <= FULL_COVARIANCE { Covariance::Full } else { Covariance::Diagonal }
+}
+
+/// What a model that starts so is called.
+pub(super) fn started(study: &Study, init: Init) -> &'static str {
+    match (init, mixed(study)) {
+        (Init::Pseudo, Covariance::Full) => "pseudo-full",
+        _ => init.name(),
+    }
+}
+
 /// Embeddings to start with.
 pub(super) fn start(
     study: &Study,
@@ -399,13 +414,9 @@ pub(super) fn start(
         Init::Pseudo => {
             let rows: Vec<u32> = split.train.instances().to_vec();
             let population = Moments::of(&study.sketch, rows.iter().copied());
-            let covariance = match study.sketch.width() {
-                ..=FULL_COVARIANCE => Covariance::Full,
-                _ => Covariance::Diagonal,
-            };
             let config = MixtureConfig {
                 components: PSEUDO_LABELS,
-                covariance,
+                covariance: mixed(study),
                 seed: row.seed,
                 ..MixtureConfig::default()
             };
@@ -431,7 +442,7 @@ fn conditional_ratio(
     let mut ratio = net(study, work.against.negatives()).ratio(&start, row.seed)?;
     let config = training(study, row, work);
     let suffix = work.settings(study.input).suffix(Some(init));
-    let name = name(study, row, &format!("{}{}{suffix}", init.name(), work.against.suffix()));
+    let name = name(study, row, &format!("{}{}{suffix}", started(study, init), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
     Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, others, work.mirror)? })
 }

@@ -377,11 +377,11 @@ impl Args {
         let (asked, usual) = (self.pixels(), Pixels::USUAL);
         let there = |is_for: fn(Init) -> bool| starts.iter().any(|init| is_for(*init));
         let one = "is for one ratio for all tasks over pixels: there is none here";
-        let learned =
+        let rated =
             "is for ratios over pixels that start from pseudo, learned10 or learned64: there is none here";
         let described = "is for ratios over pixels that start learned or relearned: there is none here";
         let flags = [
-            ("--task-rate", asked.task_rate != usual.task_rate && !there(Init::has_rate), learned),
+            ("--task-rate", asked.task_rate != usual.task_rate && !there(Init::has_rate), rated),
             ("--axes", asked.axes != usual.axes && !there(Init::has_axes), described),
             ("--batch", asked.batch != usual.batch && !there(|_| true), one),
             ("--embedding", asked.embedding != usual.embedding && !there(|_| true), one),
@@ -408,11 +408,10 @@ impl Args {
     fn about(&self, data: &Data) -> Result<String> {
         let version = env!("CARGO_PKG_VERSION");
         Ok(format!(
-            "cadet {version} {} images {} {:?} full covariances to {}",
+            "cadet {version} {} images {} {:?}",
             cadet::Kernel::chosen()?.name(),
             data.digest,
-            self.effort(),
-            fit::FULL_COVARIANCE
+            self.effort()
         ))
     }
 }
@@ -441,7 +440,9 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let pixels = args.pixels().suffix(Some(Init::Learned10));
     // Tasks that were not trained once stood where the pre-embedding model put them.
     let placed = if table == Table::Generalise { " placed" } else { "" };
-    let noted = format!("{about}{}{mirror} svdd {svdd:e}{pixels}{placed}", args.negatives.suffix());
+    // Pseudo-labels once knew nothing of how pixels go together, and moved by the net's steps alone.
+    let pseudo = " full rated";
+    let noted = format!("{about}{}{mirror} svdd {svdd:e}{pixels}{placed}{pseudo}", args.negatives.suffix());
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;

@@ -46,7 +46,7 @@ pub(crate) const SIDE: usize = 32;
 /// Blocks of pixels that a sketch averages over, from side to side.
 const SKETCH_SIDE: usize = 8;
 /// Numbers per sketch.
-const SKETCH_WIDTH: usize = 32;
+pub(super) const SKETCH_WIDTH: usize = 32;
 
 impl Study {
     /// Pixels, each colour brought to mean 0 and spread 1 on the images to learn from. Pseudo-labels come from

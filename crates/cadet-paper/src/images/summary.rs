@@ -208,7 +208,7 @@ const MIRROR: &str = " A ratio over pixels scores an image\nby the mean over its
 pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     let (effort, against) = (args.effort(), args.negatives);
     let mirror = if args.mirror { MIRROR } else { "" };
-    let learned = match args.task_rate {
+    let rated = match args.task_rate {
         1.0 => String::new(),
         times => format!(", learned ones and those from pseudo-labels {times} times"),
     };
@@ -246,7 +246,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         "# {title}\n\nTest images. AUC × 100 of active categories against the rest, mean over tasks, then mean ± sd over seeds (number of\n\
          seeds in brackets where it is not {seeds}); the paper's figure below it. {about}\n\nLast added to on {} by `{}`; {}.\n\
          Schedule of the conditional ratio: {} epochs over pixels (Adam 1e-3; embeddings that start at random or are\n\
-         learned again take ten times the step{learned}), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
+         learned again take ten times the step{rated}), {} over features (5e-3; 4 times as many where embeddings start at random, moved in turn with the net),\n\
          cosine, batch {}, {}; the paper has 300 epochs with steps. Over pixels the last epoch is\n\
          kept, over features the best by the exposures of validation images.{mirror}\n{}\n",
         today(),

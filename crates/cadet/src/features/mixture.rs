@@ -59,10 +59,10 @@ impl MixtureConfig {
     pub fn fit(&self, x: &Instances, rows: &[u32], population: &Moments) -> Result<Mixture> {
         let (k, width) = (self.components, x.width());
         let prior = self.prior.is_finite() && (self.prior > 0.0 || (k == 1 && self.prior == 0.0));
-        if k == 0 || !prior || rows.is_empty() || population.mean.len() != width {
+        if k == 0 || width == 0 || !prior || rows.is_empty() || population.mean.len() != width {
             return Err(Error::config(
                 "components",
-                "a mixture needs a component, rows, a population of their width and a prior above 0",
+                "a mixture needs a component, rows with features, a population of their width and a prior above 0",
             ));
         }
         let mut rng = Rng::at(self.seed, Purpose::Mixture, [0, 0]);
@@ -204,7 +204,7 @@ impl Mixture {
             let from_mean = apart.iter_mut().zip(row).zip(means);
             from_mean.for_each(|((apart, x), m)| *apart = f64::from(*x) - m);
             let square: f64 = match self.axes.get(c * width * width..(c + 1) * width * width) {
-                Some(axes) if width > 0 => {
+                Some(axes) => {
                     let along = |axis: &[f64]| axis.iter().zip(&apart).map(|(a, x)| a * x).sum::<f64>();
                     axes.chunks_exact(width).zip(variances).map(|(axis, v)| along(axis).powi(2) / v).sum()
                 }
@@ -296,12 +296,13 @@ mod tests {
     fn finds_two_clouds_and_their_densities() {
         for covariance in [Covariance::Diagonal, Covariance::Full] {
             let (found, agree) =
-                fit(covariance, |first, [a, b]| [if first { 4.0 } else { -1.0 } + a, 0.5 * b]);
+                fit(covariance, |first, [a, b]| [if first { 4.0 } else { -1.0 } + a, 3.0 + 0.5 * b]);
             let truth = |a: f64, b: f64| {
-                let cloud = |share: f64, m: f64| share * (-0.5 * (a - m).powi(2) - 2.0 * b * b).exp();
+                let cloud =
+                    |share: f64, m: f64| share * (-0.5 * (a - m).powi(2) - 2.0 * (b - 3.0).powi(2)).exp();
                 ((cloud(0.25, 4.0) + cloud(0.75, -1.0)) / std::f64::consts::PI).ln()
             };
-            for (a, b) in [(-1.0, 0.0), (4.0, 0.3), (1.0, -0.5), (-3.0, 1.0)] {
+            for (a, b) in [(-1.0, 3.0), (4.0, 3.3), (1.0, 2.5), (-3.0, 4.0)] {
                 let estimate = found.log_density(&[a as f32, b as f32]);
                 assert!((estimate - truth(a, b)).abs() < 0.2, "{covariance:?} {estimate} {}", truth(a, b));
             }
@@ -330,6 +331,19 @@ mod tests {
             assert!((estimate - truth(a, b)).abs() < 0.3, "{a} {b} {estimate} {}", truth(a, b));
         }
         // Feature by feature there is nothing to tell them by.
-        assert!(fit(Covariance::Diagonal, row).1 < 1_700);
+        assert!(fit(Covariance::Diagonal, row).1 < 1_500);
+    }
+
+    #[test]
+    fn features_that_never_change_have_a_density() {
+        let x = Instances::new(3, vec![1.0, 2.0, 7.0, 2.0, 4.0, 7.0, -1.0, -2.0, 7.0]).unwrap();
+        let rows = [0, 1, 2];
+        let moments = Moments::of(&x, rows.iter().copied());
+        for covariance in [Covariance::Diagonal, Covariance::Full] {
+            let config = MixtureConfig { components: 1, covariance, prior: 0.0, ..MixtureConfig::default() };
+            let found = config.fit(&x, &rows, &moments).unwrap();
+            assert!(found.log_density(&[0.5, 1.0, 7.0]).is_finite());
+            assert!(found.log_density(&[0.5, 1.0, 7.0]) > found.log_density(&[0.5, -1.0, 7.0]) + 0.1);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safetensors::SafeTensors;
+use safetensors::{SafeTensorError, SafeTensors};
 
 use super::check_history;
 use super::tensors::{Opened, Pack, digest};
@@ -104,15 +104,16 @@ impl Checkpoint {
         }
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
         let file = Opened { path, bytes };
-        let (_, metadata) = SafeTensors::read_metadata(&file.bytes).map_err(|e| {
+        let broken = |e: SafeTensorError| {
             file.error(format!("is not a checkpoint, or damaged ({e}): delete it to start anew"))
-        })?;
+        };
+        let (_, metadata) = SafeTensors::read_metadata(&file.bytes).map_err(broken)?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
         if metadata.get("about") != Some(&self.about) {
             let what = "was made with other data or settings: use those again, or delete it to start anew";
             return Err(file.error(what));
         }
-        let tensors = file.tensors()?;
+        let tensors = SafeTensors::deserialize(&file.bytes).map_err(broken)?;
         let mut entries: Vec<_> = tensors.iter().map(|(name, view)| (name, view.data())).collect();
         if metadata.get("sha256") != Some(&digest(&mut entries)) {
             return Err(file.error("is damaged: delete it to start anew"));
