@@ -1,8 +1,8 @@
 //! What a long run has done so far, a line of JSON for what belongs together: a run that was stopped goes on from
 //! here.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -19,15 +19,23 @@ pub(crate) struct Journal<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Opens a journal. Its first line says what the run is about: one of another run is not touched. A last line that
-    /// was cut off is dropped.
+    /// Opens a journal, for one run at a time. Its first line says what the run is about: one of another run is not
+    /// touched. A last line that was cut off is dropped.
     pub fn open(path: &Path, about: &str) -> Result<Self> {
+        let io = |e| Error::io(path, e);
         let first = serde_json::to_string(about)? + "\n";
-        let mut text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
-            Err(e) => return Err(Error::io(path, e).into()),
-        };
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let busy = "another run writes to it: wait for that, or give another --out";
+                return Err(Error::data(path, At::File, busy).into());
+            }
+            // Not every file system has locks; without one, two runs at once are the caller's to avoid.
+            Err(TryLockError::Error(e)) => tracing::debug!("{} cannot be locked: {e}", path.display()),
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(io)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         text.truncate(whole);
         let mut entries = Vec::new();
@@ -42,11 +50,9 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
                 entries.extend(together);
             }
         }
-        let open = OpenOptions::new().create(true).append(true).open(path);
-        let mut file = open.map_err(|e| Error::io(path, e))?;
-        file.set_len(whole as u64).map_err(|e| Error::io(path, e))?;
+        file.set_len(whole as u64).map_err(io)?;
         if text.is_empty() {
-            file.write_all(first.as_bytes()).map_err(|e| Error::io(path, e))?;
+            file.write_all(first.as_bytes()).map_err(io)?;
         }
         Ok(Self { path: path.to_owned(), file, entries })
     }
@@ -86,6 +92,9 @@ mod tests {
         let mut journal: Journal<u32> = Journal::open(&path, "a").unwrap();
         assert_eq!(journal.entries(), [7, 8]);
         journal.append(vec![10]).unwrap();
+        let error = Journal::<u32>::open(&path, "a").unwrap_err().to_string();
+        assert!(error.contains("another run writes to it"), "{error}");
+        drop(journal);
         assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 10]);
         let error = Journal::<u32>::open(&path, "b").unwrap_err().to_string();
         assert!(error.contains("other settings"), "{error}");

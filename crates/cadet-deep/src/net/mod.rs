@@ -2,6 +2,7 @@
 //!
 //! How it is laid out and multiplied is said in [`crate::kernels`].
 
+mod config;
 mod layer;
 mod parameter;
 mod toom;
@@ -12,8 +13,8 @@ use cadet::{Adam, Error, Result};
 use rayon::prelude::*;
 
 use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Role, padded};
+pub use config::{Grid, LayerConfig, Norm};
 use layer::{Count, Layer, Pass};
-pub use layer::{Grid, LayerConfig, Norm};
 pub use parameter::Parameter;
 
 /// How much of batch number `step`, from 1, goes into the running statistics: a tenth, but the first batches, which are all

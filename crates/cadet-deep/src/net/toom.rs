@@ -10,7 +10,7 @@
 
 use rayon::prelude::*;
 
-use super::layer::{Grid, LayerConfig};
+use super::config::{Grid, LayerConfig};
 use crate::kernels::{BLOCK, Engine, Job, LANES, Lanes, Links, Part, Role, Sizes, vectorised};
 
 /// Outputs that are found together, along one side.

@@ -20,13 +20,10 @@ const PRIOR: f64 = 10.0;
 const MAF_PRIOR: f32 = 5.0;
 
 fn training(row: &Row, effort: Effort) -> TrainConfig {
-    let (epochs, batch) = match row.method {
-        Method::Maf => (effort.maf_epochs, 256),
-        _ => (effort.gaussian_epochs, 256),
-    };
+    let epochs = if row.method == Method::Maf { effort.maf_epochs } else { effort.gaussian_epochs };
     TrainConfig {
         epochs,
-        batch,
+        batch: 256,
         learning_rate: 1e-3,
         schedule: Schedule::Cosine,
         drops: vec![],
