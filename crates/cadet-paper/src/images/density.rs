@@ -62,7 +62,7 @@ pub(super) fn conditional(study: &Study, split: &Split, row: &Row, work: &Work<'
             (all(&gaussian), history)
         }
     };
-    Ok(Fitted { epochs: epochs(&history), score: looked_up(images, matrix) })
+    Ok(Fitted { epochs: epochs(&history), explained: None, score: looked_up(images, matrix) })
 }
 
 /// One for each task.
@@ -86,5 +86,5 @@ pub(super) fn separate(study: &Study, split: &Split, row: &Row, work: &Work<'_>)
         Ok(responses(&maf, &study.x, &images, 0))
     });
     let scores: Vec<Vec<f32>> = scores.collect::<Result<_>>()?;
-    Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
+    Ok(Fitted { epochs: [0; 2], explained: None, score: looked_up(images, scores.concat()) })
 }

@@ -178,6 +178,8 @@ pub(crate) struct Fitted {
     /// Scores of these images for tasks whose audiences are these exposures.
     pub score: Score,
     pub epochs: [usize; 2],
+    /// How well its embeddings tell which categories are active, before and after training.
+    pub explained: Option<[f64; 2]>,
 }
 
 impl Work<'_> {
@@ -444,7 +446,9 @@ fn conditional_ratio(
     let suffix = work.settings(study.input).suffix(Some(init));
     let name = name(study, row, &format!("{}{}{suffix}", started(study, init), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
-    Ok(Fitted { epochs: epochs(&history), score: scorer(study, split, ratio, others, work.mirror)? })
+    let explained = [&start, &ratio.embeddings()?].map(|embeddings| split.tasks.explained(embeddings));
+    let score = scorer(study, split, ratio, others, work.mirror)?;
+    Ok(Fitted { epochs: epochs(&history), explained: Some(explained), score })
 }
 
 /// Where tasks stand by their audiences, after training.
@@ -534,7 +538,7 @@ fn separate_ratio(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
         Ok(model.responses(&features(model.model(), study, &images, work.mirror)))
     });
     let scores: Vec<Vec<f32>> = scores.collect::<Result<_>>()?;
-    Ok(Fitted { epochs: [0; 2], score: looked_up(images, scores.concat()) })
+    Ok(Fitted { epochs: [0; 2], explained: None, score: looked_up(images, scores.concat()) })
 }
 
 /// What a model makes of some images for one task.

@@ -498,6 +498,7 @@ fn fit_row(study: &Study, row: &Row, tested: &[usize], work: &Work<'_>) -> Resul
             valid_auc,
             seconds: clock.elapsed().as_secs_f64(),
             epochs: fitted.epochs,
+            explained: fitted.explained,
         });
     }
     Ok(outcomes)

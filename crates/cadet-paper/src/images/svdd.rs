@@ -70,7 +70,7 @@ pub(super) fn fit(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
         work.fit(&name, &mut model, train, vec![task], &x, &config(second, second / 3, rate(second)))?;
         scores.extend(responses(&model, &x, &images, 0));
     }
-    Ok(Fitted { epochs: [second; 2], score: looked_up(images, scores) })
+    Ok(Fitted { epochs: [second; 2], explained: None, score: looked_up(images, scores) })
 }
 
 /// Pixels as Deep SVDD takes them: each image with mean 0 and mean size 1, then all of them by the least and the largest

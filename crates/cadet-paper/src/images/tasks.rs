@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 use cadet::rng::{Purpose, Rng};
+use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Exposures, ExposuresBuilder, metrics};
 use rayon::prelude::*;
 
@@ -50,6 +51,40 @@ impl ActiveTasks {
     /// How many categories two tasks share.
     pub fn overlap(&self, a: usize, b: usize) -> u32 {
         (self.active[a] & self.active[b]).count_ones()
+    }
+
+    /// How well embeddings tell which categories are active: the share of their variance over the tasks that is linear in
+    /// the embeddings. Numbers that know nothing have their width over the number of tasks, on average.
+    pub fn explained(&self, embeddings: &TaskEmbeddings) -> f64 {
+        let tasks = self.len().min(embeddings.len());
+        let centred = |value: &dyn Fn(usize) -> f64| -> Vec<f64> {
+            let values: Vec<f64> = (0..tasks).map(value).collect();
+            let mean = values.iter().sum::<f64>() / tasks as f64;
+            values.iter().map(|v| v - mean).collect()
+        };
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        // Gram and Schmidt, twice for the sake of rounding.
+        let mut axes: Vec<Vec<f64>> = Vec::new();
+        for i in 0..embeddings.width() {
+            let mut column = centred(&|t| f64::from(embeddings.row(t as u32)[i]));
+            let before = dot(&column, &column);
+            for axis in axes.iter().chain(&axes) {
+                let along = dot(axis, &column);
+                column.iter_mut().zip(axis).for_each(|(c, a)| *c -= along * a);
+            }
+            let left = dot(&column, &column);
+            if left > 1e-9 * before {
+                column.iter_mut().for_each(|c| *c /= left.sqrt());
+                axes.push(column);
+            }
+        }
+        let (mut all, mut told) = (0.0, 0.0);
+        for category in 0..32 {
+            let active = centred(&|t| f64::from(u8::from(self.is_active(t, category))));
+            all += dot(&active, &active);
+            told += axes.iter().map(|axis| dot(axis, &active).powi(2)).sum::<f64>();
+        }
+        told / all
     }
 
     /// Exposes each of the first images, as many as there are labels, to one task.
@@ -119,6 +154,28 @@ mod tests {
             let error = ActiveTasks::new(10, k).unwrap_err().to_string();
             assert!(error.contains("must be in 1..=9"), "{error}");
         }
+    }
+
+    #[test]
+    fn embeddings_explain_as_many_categories_as_they_hold() {
+        let tasks = ActiveTasks::new(10, 5).unwrap();
+        let active = |t: usize, c: usize| f32::from(u8::from(tasks.is_active(t, c as u8)));
+        let holding = |width: usize, value: &dyn Fn(usize, usize) -> f32| {
+            let rows = (0..tasks.len()).flat_map(|t| (0..width).map(move |i| (t, i)));
+            let values = rows.map(|(t, i)| value(t, i)).collect();
+            tasks.explained(&TaskEmbeddings::new(width, values).unwrap())
+        };
+        // The tenth category follows from the other nine, and mixing them up loses nothing.
+        assert!((holding(9, &active) - 1.0).abs() < 1e-9);
+        assert!((holding(10, &|t, i| 3.0 * active(t, i) - active(t, (i + 1) % 10) + 7.0) - 1.0).abs() < 1e-6);
+        // Any two categories of ten are correlated by -1/9.
+        let one = (1.0 + 9.0 / 81.0) / 10.0;
+        assert!((holding(1, &active) - one).abs() < 1e-9);
+        assert_eq!(holding(3, &|_, _| 2.5), 0.0);
+        let mut rng = Rng::at(1, Purpose::World, [9, 9]);
+        let noise: Vec<f32> = (0..20 * tasks.len()).map(|_| rng.normal()).collect();
+        let chance = holding(20, &|t, i| noise[20 * t + i]);
+        assert!((chance - 20.0 / 252.0).abs() < 0.03, "{chance}");
     }
 
     #[test]
