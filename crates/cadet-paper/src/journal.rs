@@ -28,11 +28,13 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let busy = "another run writes to it: wait for that, or give another --out";
+                let busy = "another run writes to it: wait until it is over";
                 return Err(Error::data(path, At::File, busy).into());
             }
-            // Not every file system has locks; without one, two runs at once are the caller's to avoid.
-            Err(TryLockError::Error(e)) => tracing::debug!("{} cannot be locked: {e}", path.display()),
+            // Not every file system has locks.
+            Err(TryLockError::Error(e)) => {
+                tracing::warn!("{} cannot be locked ({e}): no other run may write to it", path.display());
+            }
         }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(io)?;
@@ -69,11 +71,6 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         self.entries.extend(entries);
         Ok(())
     }
-
-    /// All entries.
-    pub fn into_entries(self) -> Vec<T> {
-        self.entries
-    }
 }
 
 #[cfg(test)]
@@ -95,10 +92,10 @@ mod tests {
         let error = Journal::<u32>::open(&path, "a").unwrap_err().to_string();
         assert!(error.contains("another run writes to it"), "{error}");
         drop(journal);
-        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 10]);
+        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().entries(), [7, 8, 10]);
         let error = Journal::<u32>::open(&path, "b").unwrap_err().to_string();
         assert!(error.contains("other settings"), "{error}");
-        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().into_entries(), [7, 8, 10]);
+        assert_eq!(Journal::<u32>::open(&path, "a").unwrap().entries(), [7, 8, 10]);
         file.write_all(b"null\n[11]\n").unwrap();
         let error = Journal::<u32>::open(&path, "a").unwrap_err().to_string();
         assert!(error.contains("line 4"), "{error}");

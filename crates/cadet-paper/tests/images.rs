@@ -86,6 +86,24 @@ fn a_stopped_run_goes_on_and_other_settings_are_refused() {
 }
 
 #[test]
+fn summaries_say_what_embeddings_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["--k", "2", "--input", "features", "--methods", "ratio"];
+    let mut printed = smoke("table2", &[&asked[..], &["--init", "label,random"]].concat(), folder.path());
+    printed += &smoke("table2", &[&asked[..], &["--modes", "separate"]].concat(), folder.path());
+    // The last two columns: of the categories, what embeddings tell before and after training.
+    let told = |row: &str| -> Vec<Option<f64>> {
+        let row = format!("| ratio | {row} | features | 2 |");
+        let line = printed.lines().find(|line| line.starts_with(&row)).unwrap();
+        line.trim_end_matches(" |").rsplit(" | ").take(2).map(|cell| cell.trim().parse().ok()).collect()
+    };
+    let [label, random] = ["label", "random"].map(|init| told(&format!("conditional | {init}")));
+    assert!(label[1].unwrap() > 0.8 && random[1].unwrap().abs() < 0.4, "{label:?} {random:?}");
+    assert!(label[0].is_some() && random[0].is_some(), "{label:?} {random:?}");
+    assert_eq!(told("separate | none"), [None, None]);
+}
+
+#[test]
 fn pixels_generalisation_and_mnist_run() {
     let folder = tempfile::tempdir().unwrap();
     smoke("table3", &["--k", "2", "--init", "learned10"], folder.path());

@@ -178,7 +178,7 @@ pub(crate) struct Fitted {
     /// Scores of these images for tasks whose audiences are these exposures.
     pub score: Score,
     pub epochs: [usize; 2],
-    /// How well its embeddings tell which categories are active, before and after training.
+    /// How well the embeddings of one ratio for all tell which categories are active, before and after training.
     pub explained: Option<[f64; 2]>,
 }
 
@@ -446,9 +446,10 @@ fn conditional_ratio(
     let suffix = work.settings(study.input).suffix(Some(init));
     let name = name(study, row, &format!("{}{}{suffix}", started(study, init), work.against.suffix()));
     let history = work.fit(&name, ratio.model_mut(), split.both(), split.all(), &study.x, &config)?;
-    let explained = [&start, &ratio.embeddings()?].map(|embeddings| split.tasks.explained(embeddings));
+    let (before, after) = (split.tasks.explained(&start)?, split.tasks.explained(&ratio.embeddings()?)?);
+    let explained = before.zip(after).map(|(before, after)| [before, after]);
     let score = scorer(study, split, ratio, others, work.mirror)?;
-    Ok(Fitted { epochs: epochs(&history), explained: Some(explained), score })
+    Ok(Fitted { epochs: epochs(&history), explained, score })
 }
 
 /// Where tasks stand by their audiences, after training.

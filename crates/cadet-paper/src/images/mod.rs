@@ -456,11 +456,11 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     }
     bar.finish();
     // What was measured before with the same settings stays in the results, asked for this time or not.
-    let outcomes = journal.into_entries();
-    write_file(&folders.out.join("raw.csv"), &summary::raw(&outcomes))?;
-    let text = summary::text(table, &outcomes, args);
+    let outcomes = journal.entries();
+    write_file(&folders.out.join("raw.csv"), &summary::raw(outcomes))?;
+    let text = summary::text(table, outcomes, args);
     write_file(&folders.out.join("summary.md"), &text)?;
-    write_file(&folders.out.join("auc.svg"), &summary::plot(table, &outcomes).svg())?;
+    write_file(&folders.out.join("auc.svg"), &summary::plot(table, outcomes).svg())?;
     crate::output::print(&text)
 }
 

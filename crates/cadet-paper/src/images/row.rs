@@ -145,8 +145,8 @@ pub(crate) struct Outcome {
     pub seconds: f64,
     /// The epoch that was kept, of how many; 0 of 0 where many models were fitted.
     pub epochs: [usize; 2],
-    /// How well the embeddings tell which categories are active, before and after training.
-    #[serde(default)]
+    /// How well the embeddings of one ratio for all tell which categories are active, before and after training. Journals
+    /// of before do not have it.
     pub explained: Option<[f64; 2]>,
 }
 

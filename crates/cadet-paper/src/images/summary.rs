@@ -151,6 +151,12 @@ pub(super) fn figure(s: Summary, digits: usize) -> String {
     if s.count > 1 { format!("{s:.digits$}") } else { format!("{:.digits$}", s.mean) }
 }
 
+/// The same with two digits, and how many there are where it is not as many as usual.
+fn counted(s: Summary, usual: usize) -> String {
+    let figure = figure(s, 2);
+    if s.count == usual { figure } else { format!("{figure} ({})", s.count) }
+}
+
 fn cell(outcomes: &[Outcome], wanted: Key<'_>, k: usize, test_k: usize) -> Option<Summary> {
     let of = outcomes.iter().filter(|o| key(o) == wanted && (o.k, o.test_k) == (k, test_k));
     Summary::of(of.map(|o| 100.0 * o.auc))
@@ -271,8 +277,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
     text.push('\n');
     for key in keys(table, outcomes) {
         let of = |k: usize, n: usize| match cell(outcomes, key, k, n) {
-            Some(s) if s.count == seeds => format!(" {} |", figure(s, 2)),
-            Some(s) => format!(" {} ({}) |", figure(s, 2), s.count),
+            Some(s) => format!(" {} |", counted(s, seeds)),
             None => " |".to_owned(),
         };
         let _ = write!(text, "| {} | {} | {} | {} |", key.0, key.1, key.2, key.3);
@@ -285,7 +290,7 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
             text.push('\n');
         }
     }
-    text += "\n## How it was trained\n\n| method | mode | start | input | k | seconds each | epoch kept, of | told before | told after |\n|---|---|---|---|---|---|---|---|---|\n";
+    text += "\n## How it was trained\n\n| method | mode | start | input | k | seconds each | epoch kept, of | categories told before | after |\n|---|---|---|---|---|---|---|---|---|\n";
     for key in keys(table, outcomes) {
         for (k, n) in columns.iter().filter(|(k, n)| k == n) {
             let of: Vec<&Outcome> =
@@ -293,8 +298,8 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
             let Some(seconds) = Summary::of(of.iter().map(|o| o.seconds)) else { continue };
             let epochs: Vec<String> = of.iter().map(|o| format!("{}/{}", o.epochs[0], o.epochs[1])).collect();
             let told = |when: usize| {
-                let known = of.iter().filter_map(|o| o.explained).map(|told| told[when]);
-                Summary::of(known).map_or(String::new(), |s| figure(s, 2))
+                let known = Summary::of(of.iter().filter_map(|o| o.explained).map(|told| told[when]));
+                known.map_or(String::new(), |s| counted(s, of.len()))
             };
             let _ = writeln!(
                 text,
@@ -310,8 +315,8 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
             );
         }
     }
-    text += "\nSeconds are by the clock on a shared machine, with a pre-embedding model's where it was not there yet. Told is which categories\n\
-             are active: the share of their variance over the tasks that is linear in the embeddings, before training and after.\n";
+    text += "\nSeconds are by the clock on a shared machine, with a pre-embedding model's where it was not there yet. Categories told:\n\
+             how much of which categories are active is linear in the embeddings, beyond chance, before the (last) training and after; 1 is all.\n";
     text
 }
 

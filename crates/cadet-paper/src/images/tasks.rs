@@ -53,27 +53,29 @@ impl ActiveTasks {
         (self.active[a] & self.active[b]).count_ones()
     }
 
-    /// How well embeddings tell which categories are active: the share of their variance over the tasks that is linear in
-    /// the embeddings. Numbers that know nothing have their width over the number of tasks, on average.
-    pub fn explained(&self, embeddings: &TaskEmbeddings) -> f64 {
-        let tasks = self.len().min(embeddings.len());
+    /// How well embeddings tell which categories are active: the share of their variance over all tasks that is linear in
+    /// the embeddings, beyond what numbers that know nothing have by chance: those have 0 on average, and all have 1 who
+    /// know all. None where there are hardly more tasks than numbers: then chance tells everything.
+    pub fn explained(&self, embeddings: &TaskEmbeddings) -> Result<Option<f64>> {
+        anyhow::ensure!(embeddings.len() == self.len(), "an embedding for every task is needed");
         let centred = |value: &dyn Fn(usize) -> f64| -> Vec<f64> {
-            let values: Vec<f64> = (0..tasks).map(value).collect();
-            let mean = values.iter().sum::<f64>() / tasks as f64;
+            let values: Vec<f64> = (0..self.len()).map(value).collect();
+            let mean = values.iter().sum::<f64>() / self.len() as f64;
             values.iter().map(|v| v - mean).collect()
         };
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        // Gram and Schmidt, twice for the sake of rounding.
+        let mut columns: Vec<Vec<f64>> =
+            (0..embeddings.width()).map(|i| centred(&|t| f64::from(embeddings.row(t as u32)[i]))).collect();
+        // Orthonormal axes of what the embeddings hold, by Gram and Schmidt; what is small beside the rest is rounding.
+        let largest = columns.iter().map(|c| dot(c, c)).fold(0.0, f64::max);
         let mut axes: Vec<Vec<f64>> = Vec::new();
-        for i in 0..embeddings.width() {
-            let mut column = centred(&|t| f64::from(embeddings.row(t as u32)[i]));
-            let before = dot(&column, &column);
-            for axis in axes.iter().chain(&axes) {
+        for mut column in columns.drain(..) {
+            for axis in &axes {
                 let along = dot(axis, &column);
                 column.iter_mut().zip(axis).for_each(|(c, a)| *c -= along * a);
             }
             let left = dot(&column, &column);
-            if left > 1e-9 * before {
+            if left > 1e-9 * largest {
                 column.iter_mut().for_each(|c| *c /= left.sqrt());
                 axes.push(column);
             }
@@ -84,7 +86,8 @@ impl ActiveTasks {
             all += dot(&active, &active);
             told += axes.iter().map(|axis| dot(axis, &active).powi(2)).sum::<f64>();
         }
-        told / all
+        let (free, left) = (self.len() - 1, (self.len() - 1).saturating_sub(axes.len()));
+        Ok((left > 0).then(|| 1.0 - (1.0 - told / all) * free as f64 / left as f64))
     }
 
     /// Exposes each of the first images, as many as there are labels, to one task.
@@ -158,24 +161,29 @@ mod tests {
 
     #[test]
     fn embeddings_explain_as_many_categories_as_they_hold() {
-        let tasks = ActiveTasks::new(10, 5).unwrap();
-        let active = |t: usize, c: usize| f32::from(u8::from(tasks.is_active(t, c as u8)));
-        let holding = |width: usize, value: &dyn Fn(usize, usize) -> f32| {
+        let holding = |tasks: &ActiveTasks, width: usize, value: &dyn Fn(usize, usize) -> f32| {
             let rows = (0..tasks.len()).flat_map(|t| (0..width).map(move |i| (t, i)));
             let values = rows.map(|(t, i)| value(t, i)).collect();
-            tasks.explained(&TaskEmbeddings::new(width, values).unwrap())
+            tasks.explained(&TaskEmbeddings::new(width, values).unwrap()).unwrap()
         };
+        let tasks = ActiveTasks::new(10, 5).unwrap();
+        let active = |t: usize, c: usize| f32::from(u8::from(tasks.is_active(t, c as u8)));
+        let of = |width: usize, value: &dyn Fn(usize, usize) -> f32| holding(&tasks, width, value).unwrap();
         // The tenth category follows from the other nine, and mixing them up loses nothing.
-        assert!((holding(9, &active) - 1.0).abs() < 1e-9);
-        assert!((holding(10, &|t, i| 3.0 * active(t, i) - active(t, (i + 1) % 10) + 7.0) - 1.0).abs() < 1e-6);
-        // Any two categories of ten are correlated by -1/9.
-        let one = (1.0 + 9.0 / 81.0) / 10.0;
-        assert!((holding(1, &active) - one).abs() < 1e-9);
-        assert_eq!(holding(3, &|_, _| 2.5), 0.0);
+        assert!((of(9, &active) - 1.0).abs() < 1e-9);
+        assert!((of(10, &|t, i| 3.0 * active(t, i) - active(t, (i + 1) % 10) + 7.0) - 1.0).abs() < 1e-6);
+        // Any two categories of ten are correlated by -1/9. What is rounding beside another number does not count.
+        let one = 1.0 - (1.0 - (1.0 + 9.0 / 81.0) / 10.0) * 251.0 / 250.0;
+        assert!((of(1, &active) - one).abs() < 1e-9);
+        assert!((of(2, &|t, i| [1.0, 1e-8][i] * active(t, i)) - one).abs() < 1e-9);
+        assert_eq!(of(3, &|_, _| 2.5), 0.0);
         let mut rng = Rng::at(1, Purpose::World, [9, 9]);
         let noise: Vec<f32> = (0..20 * tasks.len()).map(|_| rng.normal()).collect();
-        let chance = holding(20, &|t, i| noise[20 * t + i]);
-        assert!((chance - 20.0 / 252.0).abs() < 0.03, "{chance}");
+        let chance = of(20, &|t, i| noise[20 * t + i]);
+        assert!(chance.abs() < 0.04, "{chance}");
+        let few = ActiveTasks::new(10, 1).unwrap();
+        assert_eq!(holding(&few, 9, &|t, i| noise[20 * t + i]), None);
+        assert!(few.explained(&TaskEmbeddings::new(2, vec![0.0; 18]).unwrap()).is_err());
     }
 
     #[test]

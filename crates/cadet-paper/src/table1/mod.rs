@@ -180,9 +180,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let session =
         Entry::Session { wall_seconds: clock.elapsed().as_secs_f64(), peak_mib: crate::output::peak_mib() };
     run.remember(vec![session])?;
-    let entries = journal.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?.into_entries();
-    let text = summary::write(&out, &study, graph.as_ref(), &entries, &plan, args)?;
-    plots::write(&out, &study, &entries)?;
+    // It stays open, and locked, until everything is written.
+    let journal = journal.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
+    let text = summary::write(&out, &study, graph.as_ref(), journal.entries(), &plan, args)?;
+    plots::write(&out, &study, journal.entries())?;
     crate::output::print(&text)
 }
 
