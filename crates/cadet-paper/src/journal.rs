@@ -38,9 +38,12 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
         }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(io)?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        text.truncate(whole);
         let mut entries = Vec::new();
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        // A first line that was cut off is begun anew, if it is one.
+        if whole > 0 || first.starts_with(&text) {
+            text.truncate(whole);
+        }
         if !text.is_empty() {
             let other = "was written by another version or with other settings or data: give another --out, or delete it";
             let rest = text
@@ -96,6 +99,12 @@ mod tests {
         let error = Journal::<u32>::open(&path, "b").unwrap_err().to_string();
         assert!(error.contains("other settings"), "{error}");
         assert_eq!(Journal::<u32>::open(&path, "a").unwrap().entries(), [7, 8, 10]);
+        for (before, taken) in [(&b"\"a"[..], true), (b"notes", false), (b"notes\n", false)] {
+            let path = folder.path().join("other");
+            std::fs::write(&path, before).unwrap();
+            assert_eq!(Journal::<u32>::open(&path, "a").is_ok(), taken);
+            assert_eq!(std::fs::read(&path).unwrap() == before, !taken);
+        }
         file.write_all(b"null\n[11]\n").unwrap();
         let error = Journal::<u32>::open(&path, "a").unwrap_err().to_string();
         assert!(error.contains("line 4"), "{error}");

@@ -104,6 +104,32 @@ fn summaries_say_what_embeddings_tell() {
 }
 
 #[test]
+fn a_smoke_run_leaves_out_what_it_has_too_few_images_for() {
+    let folder = tempfile::tempdir().unwrap();
+    smoke("table2", &["--methods", "gaussian"], folder.path());
+    let ks = |mode: &str| -> Vec<String> {
+        let of_mode = rows(folder.path()).into_iter().filter(|(names, _)| names.contains(mode));
+        of_mode.map(|(names, _)| names.rsplit(',').nth(1).unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (ks("separate"), ks("conditional")),
+        (vec!["1".into(), "2".into()], ["1", "2", "3", "4"].map(str::to_owned).to_vec())
+    );
+    // Another table does not mix its rows with these.
+    let out = folder.path().to_str().unwrap();
+    let mixed = paper(&["table3", "--smoke", "--seeds", "1", "--k", "2", "--init", "label", "--out", out]);
+    assert_eq!(mixed.status.code(), Some(2), "{}", String::from_utf8_lossy(&mixed.stderr));
+    for few in [
+        &["table2", "--smoke", "--k", "4", "--methods", "gaussian", "--modes", "separate"][..],
+        &["csi", "--smoke", "--k", "4"],
+    ] {
+        let run = paper(few);
+        let error = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && error.contains("--k") && error.contains("task "), "{error}");
+    }
+}
+
+#[test]
 fn pixels_generalisation_and_mnist_run() {
     let folder = tempfile::tempdir().unwrap();
     smoke("table3", &["--k", "2", "--init", "learned10"], folder.path());

@@ -75,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let wanted: Vec<usize> =
         (0..tasks.len()).filter(|task| args.tasks.is_empty() || args.tasks.contains(task)).collect();
+    tasks.check_audiences(&wanted, &exposures, 2)?;
     let config = CsiConfig { simclr: common.config() };
     let training = common.training(args.batch);
     let epochs = training.schedule.epochs;
@@ -115,19 +116,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         checkpoint.remove()?;
     }
     bar.finish();
-    report(args, &out, &journal, &wanted, tasks.len(), epochs)
+    report(args, &out, journal.entries(), tasks.len(), epochs)
 }
 
-fn report(
-    args: &Args,
-    out: &std::path::Path,
-    journal: &Journal<Outcome>,
-    wanted: &[usize],
-    all: usize,
-    epochs: usize,
-) -> Result<()> {
+fn report(args: &Args, out: &std::path::Path, done: &[Outcome], all: usize, epochs: usize) -> Result<()> {
     let k = args.k;
-    let done: Vec<&Outcome> = journal.entries().iter().filter(|o| wanted.contains(&o.task)).collect();
     let mean = done.iter().map(|o| o.auc).sum::<f64>() / done.len().max(1) as f64;
     let dataset = if args.common.smoke { "letters" } else { "cifar10" };
     let raw = format!(
@@ -137,7 +130,7 @@ fn report(
     );
     write_file(&out.join(format!("raw-k{k}.csv")), &raw)?;
     let mut text = String::from("task  classes  images  loss             AUC\n");
-    for o in &done {
+    for o in done {
         let classes: String = o.classes.iter().map(ToString::to_string).collect();
         text += &format!(
             "{:<5} {classes:<8} {:<7} {:<6.3} to {:<6.3} {:.2}\n",

@@ -254,6 +254,9 @@ impl Watch for Keeper<'_> {
 
 /// Fits a row, for its own tasks and, where `others` are asked for and it is one ratio for all, for tasks that it never met.
 pub(crate) fn fit(study: &Study, split: &Split, row: &Row, others: bool, work: &Work<'_>) -> Result<Fitted> {
+    if row.mode == Mode::Separate {
+        split.tasks.check_audiences(&(0..split.tasks.len()).collect::<Vec<_>>(), &split.train, 1)?;
+    }
     match (row.method, row.mode) {
         (Method::Ratio, Mode::Conditional) => conditional_ratio(study, split, row, others, work),
         (Method::Ratio, Mode::Separate) => separate_ratio(study, split, row, work),

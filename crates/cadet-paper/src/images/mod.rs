@@ -249,6 +249,10 @@ impl Table {
             }
         }
         rows.retain(wanted);
+        if args.smoke && args.k.is_empty() {
+            // There are too few generated images for a model of each of so many tasks.
+            rows.retain(|row| row.mode == Mode::Conditional || row.k <= 2);
+        }
         if rows.is_empty() {
             let why = "no row is left of this table: ask for fewer restrictions, or give --features";
             return Err(Error::config("rows", why).into());
@@ -442,7 +446,11 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     let placed = if table == Table::Generalise { " placed" } else { "" };
     // Pseudo-labels once knew nothing of how pixels go together, and moved by the net's steps alone.
     let pseudo = " full rated";
-    let noted = format!("{about}{}{mirror} svdd {svdd:e}{pixels}{placed}{pseudo}", args.negatives.suffix());
+    let noted = format!(
+        "{} {about}{}{mirror} svdd {svdd:e}{pixels}{placed}{pseudo}",
+        table.name(),
+        args.negatives.suffix()
+    );
     let mut journal: Journal<Outcome> = Journal::open(&folders.out.join("journal.ndjson"), &noted)?;
     let bar = Bar::new(table.name(), rows.len() as u64);
     let work = args.work(&folders, about, &bar)?;

@@ -148,7 +148,13 @@ fn columns(outcomes: &[Outcome]) -> Vec<(usize, usize)> {
 
 /// The mean and its spread; one seed has none to show.
 pub(super) fn figure(s: Summary, digits: usize) -> String {
-    if s.count > 1 { format!("{s:.digits$}") } else { format!("{:.digits$}", s.mean) }
+    let text = if s.count > 1 { format!("{s:.digits$}") } else { format!("{:.digits$}", s.mean) };
+    // A sign before nothing is rounding.
+    let nothing = format!("-{:.digits$}", 0.0);
+    match text.strip_prefix('-') {
+        Some(rest) if text.starts_with(&nothing) => rest.to_owned(),
+        _ => text,
+    }
 }
 
 /// The same with two digits, and how many there are where it is not as many as usual.
@@ -316,7 +322,8 @@ pub(super) fn text(table: Table, outcomes: &[Outcome], args: &Args) -> String {
         }
     }
     text += "\nSeconds are by the clock on a shared machine, with a pre-embedding model's where it was not there yet. Categories told:\n\
-             how much of which categories are active is linear in the embeddings, beyond chance, before the (last) training and after; 1 is all.\n";
+             how well a linear rule tells from the embeddings which categories are active, beyond chance, before the (last) training and after; 1 is\n\
+             all. Only one ratio for all tasks says it, and not where there are as few tasks as numbers in an embedding.\n";
     text
 }
 

@@ -6,7 +6,7 @@
 use anyhow::Result;
 use cadet::rng::{Purpose, Rng};
 use cadet::tasks::TaskEmbeddings;
-use cadet::{Error, Exposures, ExposuresBuilder, metrics};
+use cadet::{Error, Exposures, ExposuresBuilder, TaskId, metrics};
 use rayon::prelude::*;
 
 /// All choices of `k` of the categories.
@@ -51,6 +51,24 @@ impl ActiveTasks {
     /// How many categories two tasks share.
     pub fn overlap(&self, a: usize, b: usize) -> u32 {
         (self.active[a] & self.active[b]).count_ones()
+    }
+
+    /// Refuses tasks with fewer images to learn from than a model of their own needs.
+    pub fn check_audiences(&self, tasks: &[usize], exposures: &Exposures, least: usize) -> Result<()> {
+        for task in tasks {
+            let found = exposures.audience(TaskId(*task as u32)).instances.len();
+            if found < least {
+                let why = format!(
+                    "{} tasks are too many for {} images: task {task} (categories {:?}) has {found} to learn from, a model of \
+                     its own needs at least {least}",
+                    self.len(),
+                    exposures.len(),
+                    self.categories(*task)
+                );
+                return Err(Error::config("--k", why).into());
+            }
+        }
+        Ok(())
     }
 
     /// How well embeddings tell which categories are active: the share of their variance over all tasks that is linear in
@@ -121,7 +139,12 @@ impl ActiveTasks {
             metrics::auc(&of(true), &of(false))
         });
         let aucs: Option<Vec<f64>> = aucs.collect();
-        let aucs = aucs.ok_or_else(|| Error::config("data", "a category has no test image"))?;
+        let aucs = aucs.ok_or_else(|| {
+            Error::config(
+                "--data",
+                "a category has no image to measure on, among the test or the validation images",
+            )
+        })?;
         let each: Vec<String> = aucs.iter().map(|auc| format!("{:.1}", 100.0 * auc)).collect();
         tracing::debug!("AUC of each task: {}", each.join(" "));
         Ok(aucs.iter().sum::<f64>() / aucs.len() as f64)
@@ -139,8 +162,6 @@ pub(crate) fn validating(learn: usize, images: usize, seed: u64) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use cadet::TaskId;
-
     use super::*;
 
     #[test]
