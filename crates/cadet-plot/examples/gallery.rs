@@ -4,7 +4,8 @@
 
 use cadet_plot::{
     Axis, Bar, BarSeries, Bars, Best, Calibration, Cell, Colours, Column, Distribution, Figure, Heatmap,
-    Histogram, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile, WIDE,
+    Histogram, Light, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile, Verdict,
+    WIDE,
 };
 
 /// A small generator (SplitMix64), so that the gallery is the same every time.
@@ -32,6 +33,11 @@ fn main() -> std::io::Result<()> {
 
 fn page(rng: &mut Random) -> Page {
     Page {
+        verdict: Some(Verdict {
+            light: Light::Amber,
+            word: "AMBER".into(),
+            reasons: vec!["A verdict comes first.".into(), "Its reasons follow, a sentence each.".into()],
+        }),
         title: "How familiar is every user with every item?".into(),
         subtitle: "A gallery of the charts in cadet-plot, on made-up data: 12,000 users, 480 items, one run.".into(),
         tiles: vec![

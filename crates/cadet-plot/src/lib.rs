@@ -48,7 +48,7 @@ pub use frame::{HALF, WIDE};
 pub use heatmap::{Colours, Heatmap};
 pub use histogram::{Distribution, Histogram, Measure};
 pub use lines::{Lines, Mark, Series};
-pub use page::{Block, Details, Figure, Page, Section, Tile};
+pub use page::{Block, Details, Figure, Light, Page, Section, Tile, Verdict};
 pub use scale::Axis;
 pub use scatter::{PointGroup, Scatter};
 pub use table::{Best, Cell, Column, Table};

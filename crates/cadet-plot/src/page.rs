@@ -13,12 +13,36 @@ pub struct Page {
     pub title: String,
     /// One sentence below it; may be empty.
     pub subtitle: String,
+    /// What to make of it all, before anything else.
+    pub verdict: Option<Verdict>,
     /// Key figures, in a row.
     pub tiles: Vec<Tile>,
     /// The report.
     pub sections: Vec<Section>,
     /// Last line: command, seed, machine, date.
     pub footer: String,
+}
+
+/// Whether what a report is about can be trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// How it looks.
+    pub light: Light,
+    /// The verdict in a word or two.
+    pub word: String,
+    /// The reasons, a sentence each.
+    pub reasons: Vec<String>,
+}
+
+/// How a verdict looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Light {
+    /// Go ahead.
+    Green,
+    /// With care.
+    Amber,
+    /// Stop.
+    Red,
 }
 
 /// A key figure.
@@ -149,6 +173,22 @@ impl Page {
             let _ = write!(out, "<p class=\"subtitle\">{}</p>", escape(&self.subtitle));
         }
         out.push_str("</header>\n<main>\n");
+        if let Some(verdict) = &self.verdict {
+            let light = match verdict.light {
+                Light::Green => "green",
+                Light::Amber => "amber",
+                Light::Red => "red",
+            };
+            let _ = write!(
+                out,
+                "<div class=\"verdict {light}\" role=\"status\"><strong>{}</strong><ul>",
+                escape(&verdict.word)
+            );
+            for reason in &verdict.reasons {
+                let _ = write!(out, "<li>{}</li>", escape(reason));
+            }
+            out.push_str("</ul></div>\n");
+        }
         if !self.tiles.is_empty() {
             out.push_str("<dl class=\"tiles\">");
             for tile in &self.tiles {

@@ -2,7 +2,8 @@
 
 use cadet_plot::{
     Axis, Bar, BarSeries, Bars, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure,
-    Heatmap, Histogram, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile, WIDE,
+    Heatmap, Histogram, Light, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile,
+    Verdict, WIDE,
 };
 
 const LIMIT: usize = 300_000;
@@ -325,6 +326,7 @@ fn every_text_is_escaped() {
             check("empty", || Lines { title: s.into(), x: axis(), y: axis(), ..Lines::default() }.svg()),
         ];
         let page = Page {
+            verdict: Some(Verdict { light: Light::Red, word: s.into(), reasons: vec![s.into()] }),
             title: s.into(),
             subtitle: s.into(),
             tiles: vec![Tile::new(s, s, s)],
