@@ -1,10 +1,17 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo test bench experiments
+.PHONY: demo check test bench experiments
 
 CARGO ?= cargo
 
 demo: ## the main job on a generated world with known truth
 	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
+
+PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-cli
+
+check: ## the quick tier: format, lints and tests of the product, without the studies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(PRODUCT) --all-targets --quiet -- -D warnings
+	$(CARGO) test $(PRODUCT) --quiet
 
 test: ## every check, cheapest first
 	$(CARGO) fmt --all --check
@@ -17,5 +24,6 @@ bench: ## speed beside PyTorch, ONNX Runtime and Polars
 
 experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example worlds -- experiments/results/worlds
+	$(CARGO) run --release -p cadet --example trust -- experiments/results/trust
 	$(CARGO) run --release -p cadet-cli --example fdr -- experiments/results/fdr
 	$(CARGO) run --release -p cadet-cli -- simulate --out experiments/results/simulate

@@ -200,6 +200,9 @@ pub(crate) struct Train {
     /// Go on where an interrupted run of the same command stood
     #[arg(long)]
     pub(crate) resume: bool,
+    /// Train with so many seeds, one after the other, and show how far they differ; the first model is kept
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub(crate) repeats: u64,
     #[command(flatten)]
     pub(crate) events: EventFlags,
     #[command(flatten)]
@@ -215,6 +218,15 @@ pub(crate) enum Mode {
     Fresh,
     /// Most familiar first
     Common,
+}
+
+/// What `--top` sorts by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// How typical the user is for the item, popularity divided out
+    Familiarity,
+    /// How likely the item is the user's next exposure: popularity put back
+    Propensity,
 }
 
 /// What `--top` counts in.
@@ -248,6 +260,9 @@ pub(crate) struct Score {
     /// With --top: of each user, or of each item
     #[arg(long, requires = "top", value_enum, default_value = "user")]
     pub(crate) per: Per,
+    /// With --top: what to sort by
+    #[arg(long, requires = "top", value_enum, default_value = "familiarity")]
+    pub(crate) order: Order,
     /// With --top: which end to keep
     #[arg(long, requires = "top", value_enum, default_value = "common")]
     pub(crate) mode: Mode,
@@ -301,6 +316,9 @@ pub(crate) struct Audience {
     /// Leave out users who have seen the item
     #[arg(long)]
     pub(crate) exclude_seen: bool,
+    /// Leave out users with fewer exposures in all: little is known of them
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) min_exposures: u64,
     /// Choose among the users of this file only
     #[arg(long, value_name = "FILE")]
     pub(crate) filter: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! What people see: tables on stdout, everything else on stderr.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(false)
         .init();
 }
 

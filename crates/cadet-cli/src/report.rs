@@ -4,23 +4,23 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use cadet::judge::Colour;
 use cadet::metrics::CHANCE_LOSS;
 use cadet::model::Model;
 use cadet::scorer::Scorer;
-use cadet::settings::Init;
 use cadet::synth::World;
 use cadet::trainer::History;
+use cadet::users::Users;
 use cadet::{Error, TaskId};
 use cadet_data::time::iso;
 use cadet_data::write::temp_beside;
 use cadet_plot::{
     Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram,
-    Lines, Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, number,
+    Light, Lines, Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, Verdict, number,
 };
 
-use crate::commands::demo::{Against, over_seeds};
+use crate::commands::demo::{Against, Door, over_seeds};
 use crate::commands::explain::{Explained, of_pair};
-use crate::commands::people::People;
 use crate::output::{bytes, count};
 
 /// Writes a page, whole or not at all.
@@ -48,8 +48,13 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
 /// The report of `cadet train`.
 pub(crate) fn of_model(model: &Model) -> Result<Page> {
     let mut page = base(model)?;
-    page.sections = vec![training(model), trust(model), items(model, None)?];
-    page.sections.extend(example(model)?);
+    page.sections = vec![trust(model)];
+    if model.has_signal() {
+        page.sections.push(items(model, None)?);
+        page.sections.push(hubs(model)?);
+        page.sections.extend(example(model)?);
+        page.sections.push(training(model));
+    }
     page.sections.push(about(model)?);
     Ok(page)
 }
@@ -131,10 +136,9 @@ fn explanation(explained: &Explained, count: usize) -> Section {
 /// The most common user of the largest item, explained.
 fn example(model: &Model) -> Result<Option<Section>> {
     let Some(task) = three_items(model).into_iter().next() else { return Ok(None) };
-    let people = People::of(model);
-    let scores = model.ratio.scores(&model.features)?;
-    let users: Vec<u32> = (0..model.users.len() as u32).collect();
-    let familiarity = scores(task, &users);
+    let people = Users::of(model);
+    let users = people.all();
+    let familiarity = Scorer::new(&people)?.familiarity(task, &users);
     let most = users.into_iter().max_by(|a, b| familiarity[*a as usize].total_cmp(&familiarity[*b as usize]));
     let Some(user) = most else { return Ok(None) };
     Ok(Some(explanation(&of_pair(model, &people, user, task, 5)?, 5)))
@@ -149,7 +153,7 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
         count(model.manifest.data.users),
         count(model.manifest.data.items)
     );
-    let learned = |figure| over_seeds(results, Init::Learned, figure);
+    let learned = |figure| over_seeds(results, Door::Features, figure);
     if let Some(r) = learned(|r| r.agreement.correlation) {
         let note = format!("with the true log q/p, test users, {} worlds", r.count);
         page.tiles
@@ -162,8 +166,9 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
         );
     }
     page.sections =
-        vec![truth(model, world, results)?, training(model), trust(model), items(model, Some(world))?];
+        vec![truth(model, world, results)?, trust(model), items(model, Some(world))?, hubs(model)?];
     page.sections.extend(example(model)?);
+    page.sections.push(training(model));
     page.sections.push(about(model)?);
     Ok(page)
 }
@@ -172,26 +177,34 @@ fn base(model: &Model) -> Result<Page> {
     let m = &model.manifest;
     let mut tiles = Vec::new();
     if let Some(metrics) = &m.metrics {
-        if let Some(auc) = metrics.exposure_auc {
-            let note = format!("± {:.3} over {} items, chance 0.5", auc.sd, count(auc.count));
-            tiles.push(Tile::new("Exposure AUC", format!("{:.3}", auc.mean), note));
+        if let Some(auc) = metrics.auc {
+            let note = format!("± {:.3}, against the population of exposures; chance 0.5", 1.96 * auc.error);
+            tiles.push(Tile::new("AUC", format!("{:.3}", auc.value), note));
         }
-        let note = format!("on test users, chance {:.3}", metrics.chance_loss);
-        tiles.push(Tile::new("Contrastive loss", format!("{:.3}", metrics.loss), note));
+        let gain = metrics.gain();
+        let note = format!("nats a pair over chance, ± {:.3}", 1.96 * gain.error);
+        tiles.push(Tile::new("Gain", format!("{:+.3}", -gain.value), note));
+        let note = format!("mean gap; {:.3} by chance alone", metrics.calibration_floor);
+        tiles.push(Tile::new("Calibration error", format!("{:.3}", metrics.calibration.error), note));
     }
-    let speed = format!("{:.2} M/s", m.train.positives_per_second / 1e6);
-    tiles.push(Tile::new(
-        "Training speed",
-        speed,
-        format!("positives, {} threads, {}", m.train.threads, m.kernel),
-    ));
+    let verdict = m.verdict.as_ref().map(|v| Verdict {
+        light: match v.colour {
+            Colour::Green => Light::Green,
+            Colour::Amber => Light::Amber,
+            Colour::Red => Light::Red,
+        },
+        word: v.colour.name().to_uppercase(),
+        reasons: v.reasons.clone(),
+    });
     Ok(Page {
         title: "cadet model report".into(),
+        verdict,
         subtitle: format!(
-            "{} exposures of {} items by {} users",
+            "{} exposures of {} items by {} users, from {}",
             count(m.data.exposures),
             count(m.data.items),
-            count(m.data.users)
+            count(m.data.users),
+            m.data.sources.join(", ")
         ),
         tiles,
         footer: format!("cadet {} · seed {} · data {}", m.cadet, m.settings.seed, &m.data.sha256[..12]),
@@ -204,7 +217,7 @@ fn truth(model: &Model, world: &World, results: &[Against]) -> Result<Section> {
     // An even thinning: the plot shows a density, not every one of the pairs.
     let step = pairs.len().div_ceil(60_000).max(1);
     let points: Vec<(f64, f64)> = pairs.iter().step_by(step).map(|(f, r)| (*r, *f)).collect();
-    let first = results.iter().find(|r| r.init == Init::Learned);
+    let first = results.iter().find(|r| r.door == Door::Features);
     let scatter = Scatter {
         title: "Estimated against true familiarity".into(),
         x: Axis::new("True log q/p").unit("nats"),
@@ -220,7 +233,7 @@ fn truth(model: &Model, world: &World, results: &[Against]) -> Result<Section> {
     let mut table = Table {
         caption: "Every row is one world and one model; correlation and RMSE on test users".into(),
         columns: vec![
-            Column::new("Embeddings start"),
+            Column::new("What is known"),
             Column::new("World").decimals(0),
             Column::new("Correlation").decimals(4).best(Best::Highest),
             Column::new("RMSE").decimals(4).best(Best::Lowest),
@@ -229,9 +242,8 @@ fn truth(model: &Model, world: &World, results: &[Against]) -> Result<Section> {
         rows: Vec::new(),
     };
     for r in results {
-        let name = if r.init == Init::Learned { "learned" } else { "random" };
         table.rows.push(vec![
-            name.into(),
+            r.door.name().into(),
             Cell::Number(r.seed as f64),
             Cell::Number(r.agreement.correlation),
             Cell::Number(r.agreement.rmse),
@@ -280,16 +292,10 @@ fn similarity(model: &Model) -> Heatmap {
 
 fn training(model: &Model) -> Section {
     let m = &model.manifest;
-    let mut figures = vec![
-        Figure::new(
-            loss_curve(&m.history, "Loss of the ratio net").svg(),
-            "Per pair of one positive and one negative. The kept epoch has the lowest held-out loss, unless another measure was chosen.",
-        ),
-        Figure::new(
-            auc_curve(&m.history).svg(),
-            "How often a positive scores above a negative, all items together, validation users.",
-        ),
-    ];
+    let mut figures = vec![Figure::new(
+        auc_curve(&m.history).svg(),
+        "How often a positive scores above a negative, all items together, validation users.",
+    )];
     if let Some(history) = &m.seed_history {
         figures.push(Figure::new(
             loss_curve(history, "Loss of the pre-embedding model").svg(),
@@ -352,11 +358,11 @@ fn trust(model: &Model) -> Section {
         ..Calibration::default()
     };
     let sizes = Table {
-        caption: "Exposure AUC by the item's held-out exposures".into(),
+        caption: "AUC by the item's held-out exposures, every unexposed user once; ± over items".into(),
         columns: vec![
             Column::new("Held-out exposures"),
             Column::new("Items").decimals(0),
-            Column::new("Exposure AUC").decimals(3).bars(),
+            Column::new("AUC, users once").decimals(3),
         ],
         rows: metrics
             .by_size
@@ -370,10 +376,116 @@ fn trust(model: &Model) -> Section {
             })
             .collect(),
     };
-    section
-        .prose("Measured on users that were neither trained on nor used to choose the epoch. Exposure AUC: how often an exposed user scores above one who was not exposed. It stays below 1 even for a perfect model, because who is exposed is partly chance.")
-        .figures([Figure::new(calibration.svg(), "On the line, σ(familiarity) is the chance that a user came from the item's audience rather than from the population.")])
-        .table(sizes)
+    let mut figures = vec![Figure::new(
+        calibration.svg(),
+        "On the line, σ(familiarity) is the chance that a user came from the item's audience rather than from the population.",
+    )];
+    if !model.manifest.history.epochs.is_empty() {
+        figures.push(Figure::new(
+            loss_curve(&model.manifest.history, "Loss of the ratio net").svg(),
+            "Per pair of one positive and one negative. The kept epoch has the lowest held-out loss, unless another measure was chosen.",
+        ));
+    }
+    let section = section
+        .prose("Measured on users that were neither trained on nor used to choose the epoch; ± is a 95 % interval, clustered by user. AUC: how often a held-out exposure scores above one of the population, where users count as often as they are shown something. It stays below 1 even for a perfect model, because who is exposed is partly chance.")
+        .table(rivals(model))
+        .figures(figures);
+    // Where features are given, nothing is known of how much describes a user.
+    let tables = [light_users(model), sizes, p_values(model)];
+    tables.into_iter().filter(|t| !t.rows.is_empty()).fold(section, Section::table)
+}
+
+/// The model beside simpler ways, and beside itself in the future.
+fn rivals(model: &Model) -> Table {
+    let m = &model.manifest;
+    let estimate = |e: Option<cadet::evaluate::Estimate>, sign: f64| match e {
+        Some(e) => Cell::Spread(sign * e.value, 1.96 * e.error),
+        None => "".into(),
+    };
+    let mut table = Table {
+        caption: "This model beside simpler ways, on the same users".into(),
+        columns: vec![
+            Column::new(""),
+            Column::new("AUC").decimals(3),
+            Column::new("Nats gained a pair").decimals(4),
+            Column::new("Calibration error").decimals(3),
+            Column::new("AUC, users once").decimals(3),
+        ],
+        rows: Vec::new(),
+    };
+    let once = |a: Option<f64>| a.map_or("".into(), Cell::Number);
+    if let Some(found) = &m.metrics {
+        table.rows.push(vec![
+            "this model".into(),
+            estimate(found.auc, 1.0),
+            estimate(Some(found.gain()), -1.0),
+            Cell::Number(found.calibration.error),
+            once(found.exposure_auc.map(|a| a.mean)),
+        ]);
+    }
+    for b in &m.baselines {
+        let row = [
+            b.name.as_str().into(),
+            estimate(b.auc, 1.0),
+            estimate(b.gain, -1.0),
+            "".into(),
+            once(b.exposure_auc),
+        ];
+        table.rows.push(row.into());
+    }
+    if let Some(f) = &m.future {
+        let name = format!("a model of the past, on what came from {} on", iso(f.from));
+        table.rows.push(vec![
+            name.into(),
+            estimate(f.auc, 1.0),
+            estimate(Some(f.gain), -1.0),
+            "".into(),
+            "".into(),
+        ]);
+    }
+    table
+}
+
+/// What users get by how much is known of them.
+fn light_users(model: &Model) -> Table {
+    let buckets = model.manifest.metrics.iter().flat_map(|m| &m.by_activity);
+    Table {
+        caption: "By how many exposures describe the user".into(),
+        columns: vec![
+            Column::new("Exposures"),
+            Column::new("Pairs").decimals(0),
+            Column::new("Spread of scores").decimals(2),
+            Column::new("Nats gained a pair").decimals(4),
+            Column::new("Calibration error").decimals(3),
+        ],
+        rows: buckets
+            .map(|b| {
+                vec![
+                    if b.from < b.to { format!("{}–{}", b.from, b.to) } else { b.from.to_string() }.into(),
+                    Cell::Number(b.pairs as f64),
+                    Cell::Number(b.spread),
+                    Cell::Number(-b.gain),
+                    Cell::Number(b.calibration_error),
+                ]
+            })
+            .collect(),
+    }
+}
+
+/// How right p-values are.
+fn p_values(model: &Model) -> Table {
+    Table {
+        caption:
+            "p-values of test users for items they did see: the share at or below a level should be the level"
+                .into(),
+        columns: vec![Column::new("Level").decimals(2), Column::new("Share").decimals(3)],
+        rows: model
+            .manifest
+            .p_values
+            .iter()
+            .map(|(level, share)| vec![Cell::Number(*level), Cell::Number(*share)])
+            .collect(),
+    }
 }
 
 /// Three trained items: the largest, a middling and a small one.
@@ -388,8 +500,9 @@ pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
 }
 
 fn items(model: &Model, world: Option<&World>) -> Result<Section> {
-    let scorer = Scorer::new(model)?;
-    let halves = scorer.halves(&model.features)?;
+    let users = Users::of(model);
+    let scorer = Scorer::new(&users)?;
+    let population = population(model);
     let mut figures = Vec::new();
     let mut table = Table {
         caption: "The three most common and the three freshest users of each".into(),
@@ -410,11 +523,11 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
     for task in three_items(model) {
         let name = model.items.name(task.0).to_string();
         let ready = scorer.task(task)?;
-        let verdicts = ready.verdicts(&halves);
+        let verdicts = ready.verdicts(&users.all());
         let audience = model.exposures.audience(task);
         let of_audience =
             audience.instances.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
-        let of_population = ready.reference().iter().map(|f| f64::from(*f)).collect();
+        let of_population = population.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
         let histogram = Histogram {
             title: format!("{name}: {} users", count(audience.instances.len())),
             x: Axis::new("Familiarity").unit("nats"),
@@ -457,6 +570,28 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
     Ok(section
         .prose("Familiarity is log q/p: how much more likely a user like this is in the item's audience than in the population. The quantile is the share of the population that is less familiar; a small p-value says that hardly anybody of the item's audience is this unfamiliar.")
         .table(table))
+}
+
+/// A sample of the population: users as often as they are shown something.
+fn population(model: &Model) -> Vec<u32> {
+    let all = model.exposures.instances();
+    all.iter().step_by(all.len().div_ceil(2_000).max(1)).copied().collect()
+}
+
+/// How often the same users are the freshest.
+fn hubs(model: &Model) -> Result<Section> {
+    let found = cadet::judge::hubs(model, 200, 100)?;
+    let text = format!(
+        "The {} freshest users of each of {} items, among those who have not seen it: the 1 % most listed users hold {:.0} % \
+         of all places. Drawn by lot in proportion to how fresh the model takes users to be, they would hold {:.0} %, and \
+         evenly 1 %. Users with one-sided tastes really are fresh to many items; to keep lists from filling with the same \
+         few, ask for a minimum of exposures (cadet audience --min-exposures) or draw by lot.",
+        count(found.slots),
+        count(found.items),
+        100.0 * found.share,
+        100.0 * found.by_lot,
+    );
+    Ok(Section::new("The same users everywhere?").prose(text))
 }
 
 fn about(model: &Model) -> Result<Section> {

@@ -55,6 +55,10 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     factors: Option<usize>,
+    /// What learned features of training users come from: halves (the exposures not trained on) or all [default: halves]
+    #[arg(long, value_name = "SOURCE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    features_from: Option<String>,
     /// Bring features to mean 0 and spread 1 [default: true]
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +67,7 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     embedding: Option<usize>,
-    /// Widths of the hidden layers
+    /// Widths of the hidden layers [default: 64,64,32]
     #[arg(long, value_delimiter = ',', value_name = "N,N,…")]
     #[serde(skip_serializing_if = "Option::is_none")]
     hidden: Option<Vec<usize>>,
@@ -75,11 +79,11 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "INIT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     init: Option<String>,
-    /// Spread of the embeddings at the start
+    /// Spread of the embeddings at the start [default: 1 where they are learned, 0.1 where random]
     #[arg(long, value_name = "F")]
     #[serde(skip_serializing_if = "Option::is_none")]
     init_scale: Option<f32>,
-    /// Seed tasks of the pre-embedding model, M0
+    /// Seed tasks of the pre-embedding model, M0 [default: 64]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     seed_tasks: Option<usize>,
@@ -87,23 +91,23 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "CHOICE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     seed_choice: Option<String>,
-    /// Most passes over the seed tasks' exposures
+    /// Most passes over the seed tasks' exposures [default: 15]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     seed_epochs: Option<usize>,
-    /// Most passes over the exposures
+    /// Most passes over the exposures [default: 15]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     epochs: Option<usize>,
-    /// Positives per step; each comes with one negative [default: 1024]
+    /// Positives per step; each comes with one negative [default: a fiftieth of the exposures, 128 to 1024]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<usize>,
-    /// Adam's step size at the start [default: 0.001]
+    /// Adam's step size at the start [default: 0.002]
     #[arg(long, value_name = "F")]
     #[serde(skip_serializing_if = "Option::is_none")]
     learning_rate: Option<f32>,
-    /// The embeddings' step size relative to the net's; 0 freezes them
+    /// The embeddings' step size relative to the net's; 0 freezes them [default: 0.1 where they are learned, 1 where random]
     #[arg(long, value_name = "F")]
     #[serde(skip_serializing_if = "Option::is_none")]
     task_rate: Option<f32>,
@@ -123,7 +127,7 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "IDLE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     idle: Option<String>,
-    /// Stop after so many epochs without a better one; 0 = never
+    /// Stop after so many epochs without a better one; 0 = never [default: 5]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     patience: Option<usize>,
@@ -131,6 +135,22 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "MEASURE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     select: Option<String>,
+    /// Temper scores by held-out users, and make a user's propensities add up to 1 [default: true]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normalise: Option<bool>,
+    /// Also train on the past and measure on the last tenth of the exposures, where the log has times [default: true]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    future: Option<bool>,
+    /// Train so many nets and take the mean of what they say [default: 1]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ensemble: Option<usize>,
+    /// Once the best epoch is known, train again on all users, held-out ones included [default: false]
+    #[arg(long, value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refit: Option<bool>,
 }
 
 /// The settings of this run.
@@ -231,6 +251,37 @@ mod tests {
     }
 
     #[test]
+    fn help_tells_the_defaults_that_hold() {
+        use clap::CommandFactory;
+        let command = crate::args::Args::command();
+        let train = command.find_subcommand("train").unwrap();
+        let settings = serde_json::to_value(Settings::default()).unwrap();
+        let mut compared = 0;
+        for arg in train.get_arguments() {
+            let (Some(long), Some(help)) = (arg.get_long(), arg.get_help()) else { continue };
+            let value = settings.get(long.replace('-', "_"));
+            let help = help.to_string();
+            let said = help.split("[default: ").nth(1).and_then(|d| d.strip_suffix(']'));
+            let (Some(value), Some(said)) = (value.filter(|v| !v.is_null()), said) else { continue };
+            let list = |text: &str| format!("[{text}]");
+            let holds = [said.to_owned(), list(said), format!("{said:?}")].iter().any(|said| {
+                let parsed: Option<Value> = serde_json::from_str(said).ok();
+                let close = |a: &Value, b: &Value| match (a.as_f64(), b.as_f64()) {
+                    (Some(a), Some(b)) => (a - b).abs() < 1e-6,
+                    _ => a == b,
+                };
+                parsed.is_some_and(|p| match (p.as_array(), value.as_array()) {
+                    (Some(p), Some(v)) => p.len() == v.len() && p.iter().zip(v).all(|(p, v)| close(p, v)),
+                    _ => close(&p, value),
+                })
+            });
+            assert!(holds, "--{long} says {said}, the default is {value}");
+            compared += 1;
+        }
+        assert!(compared > 20, "{compared}");
+    }
+
+    #[test]
     fn every_key_has_a_flag_and_every_flag_a_key() {
         use clap::CommandFactory;
         let Value::Object(keys) = serde_json::to_value(Settings::default()).unwrap() else {
@@ -255,7 +306,7 @@ mod tests {
         std::fs::write(&file, "preset = \"paper\"\nepochs = 7\ndrops = 8\nbatch = 99\n").unwrap();
         let typed = Wrap::parse_from(["x", "--config", file.to_str().unwrap(), "--batch", "5"]);
         let found = resolve(&typed.flags, Some(3)).unwrap();
-        assert_eq!((found.epochs, found.batch, found.seed, found.drops), (7, 5, 3, vec![8]));
+        assert_eq!((found.epochs, found.batch, found.seed, found.drops), (7, Some(5), 3, vec![8]));
         assert_eq!(found.dropout, Settings::paper().dropout);
     }
 

@@ -215,7 +215,7 @@ fn fresh_users_are_flagged_by_rate_quantile_or_ratio() {
     assert!(text.contains("are flagged as fresh to i1") && text.contains("At most 30 %"), "{text}");
     // A rate so low that no p-value is low enough: nobody, and why.
     let text = place.ok("fresh model --item i1 --fdr 0.0001");
-    assert!(text.contains("0 of 200 users") && text.contains("No p-value can be below"), "{text}");
+    assert!(text.contains("0 of 200 users") && text.contains("No p-value here can be below"), "{text}");
     let out = place.ok("fresh model --all --fdr 0.3 -o all.csv");
     assert!(out.contains("Item by item"), "{out}");
     let all = place.read("all.csv");

@@ -113,7 +113,7 @@ fn what_cannot_be_placed_is_said() {
     let lines: Vec<&str> = text.lines().skip(1).collect();
     assert_eq!(
         (lines[0], lines[1]),
-        ("4,i40,0.0,0.5,1.0,0,,no_exposure", "4,i30,0.0,0.5,1.0,0,,no_exposure")
+        ("4,i40,0.0,0.5,1.0,0.0,0,,no_exposure", "4,i30,0.0,0.5,1.0,0.0,0,,no_exposure")
     );
     assert!(lines[2].ends_with(",1,,ok") && lines[3].ends_with("unknown_user"), "{text}");
     assert!(lines[4].ends_with("unknown_item"), "{text}");
@@ -143,7 +143,7 @@ fn what_cannot_be_placed_is_said() {
     assert!(ran.code == 0 && ran.err.contains("event_id"), "{}", ran.err);
     // Without a pre-embedding model.
     place.ok(&format!("train log.csv --users users.csv --out random --init random {TRAIN}"));
-    place.refused("items add random late.csv --out m4", &["pre-embedding", "--init learned"]);
+    place.refused("items add random late.csv --out m4", &["pre-embedding", "learned embeddings"]);
     place.refused("items add model missing.csv --out m4", &["missing.csv"]);
     place.refused("items add model late.csv --out users.csv", &["users.csv", "not a model folder"]);
     for inside in ["model/inside", "model/deep/inside", "./model/x/"] {
@@ -185,8 +185,8 @@ fn users_that_come_with_features_stay_and_what_they_saw_counts() {
     place.ok("score m2 pairs.csv -o s.csv");
     let text = fs::read_to_string(place.path("s.csv")).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
-    assert_eq!((rows[0][5], rows[0][7]), ("2", "ok"), "{text}");
-    assert_eq!((rows[1][5], rows[1][7]), ("0", "ok"), "{text}");
+    assert_eq!((rows[0][6], rows[0][8]), ("2", "ok"), "{text}");
+    assert_eq!((rows[1][6], rows[1][8]), ("0", "ok"), "{text}");
     let fresh = json(&place, "fresh m2 --item i18 --below 99");
     let new = fresh["users"].as_array().unwrap().iter().find(|u| u["user_id"] == "new").unwrap().clone();
     assert_eq!((&new["times_seen"], &new["last_seen"]), (&2.into(), &Value::Null));
@@ -324,7 +324,7 @@ fn users_that_came_later_are_folded_in_from_what_they_saw() {
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
     let score = |i: usize| rows[i][2].parse::<f64>().unwrap();
     assert!(score(0) > score(1), "{text}");
-    assert_eq!((rows[2][5], rows[3][7]), ("2", "unknown_user"));
+    assert_eq!((rows[2][6], rows[3][8]), ("2", "unknown_user"));
     // Items that came after training have nothing to fold in with, and who saw nothing else stays unknown.
     place.write("odd.csv", "user_id,item_id\nlate,i18\nlate,i18\nboth,i18\nboth,i0\n");
     place.write("who.csv", "user_id,item_id\nlate,i8\nboth,i8\n");
@@ -357,7 +357,8 @@ fn explanations_add_up_and_name_features() {
         parts[name].as_array().unwrap().iter().map(|p| p["part"].as_f64().unwrap()).sum()
     };
     let one = |name: &str| parts[name].as_f64().unwrap();
-    let total = one("start") + sum("features") + sum("seed_tasks") + one("user_rest") + one("item_rest");
+    let rest = one("start") + one("user_rest") + one("item_rest") + one("normaliser");
+    let total = rest + sum("features") + sum("seed_tasks");
     assert!((total - found["familiarity"].as_f64().unwrap()).abs() < one("tolerance"), "{found}");
     let first = &parts["features"][0];
     assert_eq!(first["name"], "lean", "the feature that decides: {found}");

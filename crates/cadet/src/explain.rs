@@ -21,6 +21,7 @@ use crate::linalg::map_eigenvalues;
 use crate::model::{ItemState, Model, PreEmbedding, Standing};
 use crate::ratio::Ratio;
 use crate::split::Part;
+use crate::users::Users;
 use crate::{Error, Result};
 
 /// The parts of a score differ from it by no more than this.
@@ -43,23 +44,40 @@ pub struct Explanation {
     pub seeds: Vec<(TaskId, f64)>,
     /// What else the item's embedding adds: that training moved it, or all of it where it started random.
     pub item_rest: f64,
+    /// What normalising adds: this user's scores are brought to where its propensities add up to 1.
+    #[serde(default)]
+    pub normaliser: f64,
 }
 
 impl Explanation {
     /// All parts together: the score, within [`TOLERANCE`].
     pub fn sum(&self) -> f64 {
         let lists = self.seen.iter().chain(&self.seeds).map(|(_, part)| part);
-        self.start + self.user_rest + self.item_rest + self.features.iter().chain(lists).sum::<f64>()
+        let rest = self.start + self.user_rest + self.item_rest + self.normaliser;
+        rest + self.features.iter().chain(lists).sum::<f64>()
     }
 }
 
 /// Who is asked about.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The user's features, ready for the net.
+    /// The user's features for this item, ready for the net.
     pub x: &'a [f32],
     /// Items that the features were folded in from, with their weights; empty where features are given.
     pub seen: &'a [(TaskId, f32)],
+    /// What is taken off the user's scores.
+    pub log_sum: f32,
+}
+
+/// Takes the score of a user with an item apart; an item that the user has seen is taken out of the features first.
+pub fn explain_user(users: &Users<'_>, user: u32, task: TaskId) -> Result<Explanation> {
+    let pair = users.for_pair(user, task);
+    let mut seen = users.described_by(user);
+    if pair.is_some() {
+        seen.retain(|(t, _)| *t != task);
+    }
+    let x = pair.as_deref().unwrap_or_else(|| users.row(user));
+    explain(users.model(), Subject { x, seen: &seen, log_sum: users.log_sum(user) }, task)
 }
 
 /// Takes a score apart.
@@ -89,7 +107,7 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
     let slopes = net.slopes_on_the_way(&from, &to);
     let credit = |i: usize| slopes[i] * (to[i] - from[i]);
 
-    let halves = model.ratio.halves(&Instances::new(width, subject.x.to_vec())?)?;
+    let halves = model.ratio.halves_here(subject.x).normalised(vec![subject.log_sum]);
     let mut score = [0.0];
     model.ratio.familiarity(task, &halves, &mut score);
     let of_user: f64 = (0..width).map(credit).sum();
@@ -121,26 +139,8 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
         user_rest,
         seeds,
         item_rest,
+        normaliser: -f64::from(subject.log_sum),
     })
-}
-
-/// The items that a user of the model has its learned features from; empty where features are given.
-pub fn seen_by(model: &Model, user: u32) -> Result<Vec<(TaskId, f32)>> {
-    if model.factors.is_none() {
-        return Ok(Vec::new());
-    }
-    let settings = &model.manifest.settings;
-    let (rule, name) = (settings.split()?, model.users.name(user));
-    let is_held = rule.part(name) != Part::Train;
-    let mut seen = Vec::new();
-    for (task, audience) in model.exposures.audiences() {
-        let hidden = is_held && !rule.is_shown(name, model.items.name(task.0));
-        let small = audience.instances.len() < settings.min_exposures;
-        if let (false, Ok(i)) = (hidden || small, audience.instances.binary_search(&user)) {
-            seen.push((task, audience.weight(i)));
-        }
-    }
-    Ok(seen)
 }
 
 /// Items that stand near an item: cosine of the embeddings, the middle of all trained ones taken off, nearest first.
@@ -313,10 +313,4 @@ impl Net {
         }
         total
     }
-}
-
-/// What a model says about a user of its own and an item, and why.
-pub fn explain_known(model: &Model, user: u32, task: TaskId) -> Result<Explanation> {
-    let seen = seen_by(model, user)?;
-    explain(model, Subject { x: model.features.row(user), seen: &seen }, task)
 }

@@ -4,7 +4,7 @@
 //! likely a user is in its audience than in the population, `log q_t(x)/p(x)`. High is common, low is fresh.
 //!
 //! ```
-//! use cadet::{TaskId, pipeline, scorer::Scorer, settings::Settings, synth::WorldConfig, trainer::Unwatched};
+//! use cadet::{TaskId, pipeline, scorer::Scorer, settings::Settings, synth::WorldConfig, trainer::Unwatched, users::Users};
 //!
 //! # fn main() -> cadet::Result<()> {
 //! // A small world whose truth is known stands in for a log.
@@ -12,9 +12,9 @@
 //! let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
 //! let model = pipeline::fit(world.log()?, &settings, &mut Unwatched)?;
 //!
-//! let scorer = Scorer::new(&model)?;
-//! let users = scorer.halves(&model.features)?;
-//! let verdicts = scorer.task(TaskId(7))?.verdicts(&users);
+//! let users = Users::of(&model);
+//! let scorer = Scorer::new(&users)?;
+//! let verdicts = scorer.task(TaskId(7))?.verdicts(&users.all());
 //! let freshest = verdicts.iter().min_by(|a, b| a.familiarity.total_cmp(&b.familiarity)).unwrap();
 //! assert!(freshest.quantile < 0.1);
 //! # Ok(())
@@ -22,8 +22,10 @@
 //! ```
 //!
 //! The modules in reading order: [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
-//! [`trainer`], [`init`], [`features`], [`pipeline`], [`scorer`], [`evaluate`], [`store`].
+//! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`evaluate`], [`judge`],
+//! [`store`].
 
+pub mod baselines;
 pub mod calibrate;
 pub mod contrastive;
 mod crew;
@@ -40,10 +42,12 @@ pub mod ids;
 pub mod init;
 pub mod instances;
 pub mod items;
+pub mod judge;
 mod kernels;
 mod linalg;
 pub mod metrics;
 pub mod model;
+pub mod normalise;
 pub mod pipeline;
 pub mod ratio;
 pub mod rerank;
@@ -57,7 +61,10 @@ pub mod split;
 pub mod store;
 pub mod synth;
 pub mod tasks;
+pub mod temper;
 pub mod trainer;
+pub mod users;
+pub mod worlds;
 
 pub use error::{At, Error, Result};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};

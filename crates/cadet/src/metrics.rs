@@ -4,6 +4,8 @@ pub mod lists;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rng::{Purpose, Rng};
+
 /// `ln(1 + eᶻ)`, without overflow.
 pub fn softplus(z: f64) -> f64 {
     z.max(0.0) + (-z.abs()).exp().ln_1p()
@@ -35,6 +37,43 @@ pub fn auc(positives: &[f32], negatives: &[f32]) -> Option<f64> {
         below += misses;
     }
     Some(wins / (positives.len() as f64 * negatives.len() as f64))
+}
+
+/// The chance that a positive scores above a negative that is drawn by weight, ties counted half. With it, what each
+/// positive brings (the weighted share of the negatives below it), and what each negative adds to the difference from
+/// the mean: its weight's share times (positives above it − the AUC). `None` as for [`auc`], or without any weight.
+pub fn weighted_auc(
+    positives: &[f32],
+    negatives: &[f32],
+    weights: &[f64],
+) -> Option<(f64, Vec<f64>, Vec<f64>)> {
+    let total: f64 = weights.iter().sum();
+    let is_nan = positives.iter().chain(negatives).any(|s| s.is_nan());
+    if positives.is_empty() || negatives.len() != weights.len() || total <= 0.0 || is_nan {
+        return None;
+    }
+    let mut all: Vec<(f32, usize, bool)> = (0..).zip(positives).map(|(i, s)| (*s, i, true)).collect();
+    all.extend((0..).zip(negatives).map(|(i, s)| (*s, i, false)));
+    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut above, mut below) = (vec![0.0; positives.len()], vec![0.0; negatives.len()]);
+    let (mut weight_below, mut hits_below) = (0.0f64, 0usize);
+    for ties in all.chunk_by(|a, b| a.0 == b.0) {
+        let hits = ties.iter().filter(|t| t.2).count();
+        let weight: f64 = ties.iter().filter(|t| !t.2).map(|t| weights[t.1]).sum();
+        for (_, i, positive) in ties {
+            if *positive {
+                above[*i] = (weight_below + weight / 2.0) / total;
+            } else {
+                let higher = positives.len() as f64 - hits_below as f64 - hits as f64 / 2.0;
+                below[*i] = higher / positives.len() as f64;
+            }
+        }
+        weight_below += weight;
+        hits_below += hits;
+    }
+    let auc = above.iter().sum::<f64>() / positives.len() as f64;
+    below.iter_mut().zip(weights).for_each(|(b, w)| *b = w / total * (*b - auc));
+    Some((auc, above, below))
 }
 
 /// Mean, spread and number of a list of figures.
@@ -143,6 +182,19 @@ pub fn calibration(positives: &[f32], negatives: &[f32], bins: usize) -> Calibra
     Calibration { bins, error }
 }
 
+/// The calibration error that remains where σ(f) is exactly right: the mean over draws of labels from σ(f) itself.
+pub fn calibration_floor(positives: &[f32], negatives: &[f32], bins: usize, seed: u64) -> f64 {
+    const DRAWS: u64 = 5;
+    let all: Vec<f32> = positives.iter().chain(negatives).copied().collect();
+    let draw = |d: u64| {
+        let mut rng = Rng::at(seed, Purpose::Evaluation, [2, d]);
+        let (own, theirs): (Vec<f32>, Vec<f32>) =
+            all.iter().partition(|f| rng.unit() < sigmoid(f64::from(**f)));
+        calibration(&own, &theirs, bins).error
+    };
+    (0..DRAWS).map(draw).sum::<f64>() / DRAWS as f64
+}
+
 /// The contrastive loss of responses, `mean softplus(-f) + mean softplus(f̃)`; chance is [`CHANCE_LOSS`].
 pub fn contrastive_loss(positives: &[f32], negatives: &[f32]) -> f64 {
     let mean = |list: &[f32], sign: f64| {
@@ -154,6 +206,7 @@ pub fn contrastive_loss(positives: &[f32], negatives: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use proptest::prelude::*;
 
     #[test]
@@ -181,6 +234,27 @@ mod tests {
             })).sum();
             prop_assert!((up - pairs / (a.len() * b.len()) as f64).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn equal_weights_give_the_plain_auc_and_weights_count_as_copies() {
+        let (own, theirs) = ([0.3, 1.0, 2.0], [0.0, 1.0, 1.5, 3.0]);
+        let (auc_, above, below) = weighted_auc(&own, &theirs, &[2.0; 4]).unwrap();
+        assert!((auc_ - auc(&own, &theirs).unwrap()).abs() < 1e-12);
+        assert!((above[1] - 0.375).abs() < 1e-12 && below.iter().sum::<f64>().abs() < 1e-12);
+        let copied = auc(&own, &[0.0, 1.0, 1.0, 1.0, 1.5, 3.0]).unwrap();
+        assert!((weighted_auc(&own, &theirs, &[1.0, 3.0, 1.0, 1.0]).unwrap().0 - copied).abs() < 1e-12);
+        assert!(weighted_auc(&own, &theirs, &[0.0; 4]).is_none());
+    }
+
+    #[test]
+    fn a_perfect_model_is_at_the_floor() {
+        let mut rng = Rng::at(1, Purpose::Evaluation, [9, 0]);
+        let f: Vec<f32> = (0..4_000).map(|_| rng.normal()).collect();
+        let (own, theirs): (Vec<f32>, Vec<f32>) =
+            f.iter().partition(|f| rng.unit() < sigmoid(f64::from(**f)));
+        let (found, floor) = (calibration(&own, &theirs, 20).error, calibration_floor(&own, &theirs, 20, 1));
+        assert!((found - floor).abs() < 0.01 && floor < 0.03, "{found} {floor}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::Calibrator;
+use crate::calibrate::{Calibrator, SHARES};
 use crate::evaluate::Evaluation;
 use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
@@ -12,8 +12,11 @@ use crate::heads::Heads;
 use crate::ids::Ids;
 use crate::init::project::Projection;
 use crate::instances::Instances;
+use crate::judge::{Baseline, Future, Judgement};
+use crate::normalise::{Catalogue, Described};
 use crate::ratio::Ratio;
 use crate::settings::Settings;
+use crate::temper::Slope;
 use crate::trainer::History;
 
 /// A trained model.
@@ -29,8 +32,12 @@ pub struct Model {
     pub trained: Vec<bool>,
     /// Everything that was seen, for exact counts.
     pub exposures: Exposures,
-    /// The users' features, ready for the net.
+    /// The users' features, ready for the net; learned ones come from all that a user saw.
     pub features: Instances,
+    /// How many exposures each user's learned features rest on; empty where features are given.
+    pub mass: Vec<f32>,
+    /// `log Σ m·e^f` of each user, which is taken off its scores; empty where scores are taken as they are.
+    pub log_sums: Vec<f32>,
     /// What brings raw features there.
     pub standard: Standard,
     /// Item vectors that features are folded in with, where they were learned.
@@ -41,6 +48,10 @@ pub struct Model {
     pub pre: Option<PreEmbedding>,
     /// A sample of the population, ready for the net.
     pub reference: Instances,
+    /// What is taken off their scores.
+    pub reference_log_sums: Vec<f32>,
+    /// Familiarity of the population with each item at [`crate::calibrate::SHARES`].
+    pub knots: Vec<f32>,
     /// Turns quantiles into p-values.
     pub calibrator: Calibrator,
     /// What the pre-embedding model said about the audiences of items that were not trained and that `items::add` placed.
@@ -85,6 +96,42 @@ impl Model {
         }
     }
 
+    /// Whether the log said anything about who sees what: otherwise every familiarity is 0.
+    pub fn has_signal(&self) -> bool {
+        self.manifest.signal
+    }
+
+    /// The model's users, and what their features rest on.
+    pub fn described(&self) -> Described<'_> {
+        Described {
+            x: &self.features,
+            mass: &self.mass,
+            shown: (!self.mass.is_empty()).then_some(&self.exposures),
+            factors: self.factors.as_ref(),
+            standard: &self.standard,
+        }
+    }
+
+    /// The items that exposures are spread over, with their shares.
+    pub fn catalogue(&self) -> Catalogue {
+        let seed = self.manifest.settings.seed;
+        Catalogue::of(&self.exposures, &self.scored(), self.trained_users(), seed)
+    }
+
+    /// The share of the exposures that each item has among those that can be scored; 0 for the others.
+    pub fn shares(&self) -> Vec<f64> {
+        let mut shares = vec![0.0; self.items.len()];
+        self.scored().iter().for_each(|t| shares[t.0 as usize] = self.exposures.mass(*t));
+        let total: f64 = shares.iter().sum();
+        shares.iter_mut().for_each(|s| *s /= total.max(f64::MIN_POSITIVE));
+        shares
+    }
+
+    /// Familiarity of the population with an item, at [`SHARES`].
+    pub fn knots(&self, task: TaskId) -> &[f32] {
+        &self.knots[task.0 as usize * SHARES.len()..][..SHARES.len()]
+    }
+
     /// How many users training saw; the others joined later.
     pub fn trained_users(&self) -> usize {
         let joined = self.manifest.added.iter().fold(0usize, |sum, a| sum.saturating_add(a.new_users));
@@ -107,6 +154,14 @@ pub struct PreEmbedding {
     pub seeds: Vec<TaskId>,
     /// The map to the embeddings' width.
     pub projection: Projection,
+}
+
+impl PreEmbedding {
+    /// For a net whose embeddings are so many of these, one after the other.
+    pub(crate) fn repeated(mut self, times: usize) -> Self {
+        self.projection.axes = self.projection.axes.repeat(times);
+        self
+    }
 }
 
 /// What `manifest.json` says.
@@ -132,9 +187,37 @@ pub struct Manifest {
     pub seed_history: Option<History>,
     /// What it reaches on users that were never trained on; `None` without test users.
     pub metrics: Option<Evaluation>,
+    /// What simpler ways reach on the same users.
+    #[serde(default)]
+    pub baselines: Vec<Baseline>,
+    /// What a model of the past reaches on the last tenth of the time, where the log has times.
+    #[serde(default)]
+    pub future: Option<Future>,
+    /// Whether it can be trusted, and why.
+    #[serde(default)]
+    pub verdict: Option<Judgement>,
+    /// Whether the log said anything: otherwise every familiarity is 0.
+    #[serde(default = "yes")]
+    pub signal: bool,
+    /// How far held-out users say that the net was too sure, or not sure enough.
+    #[serde(default)]
+    pub slope: Option<Slope>,
+    /// What the log's factors are worth, where features are learned: (τ, standard errors from 0), foremost first.
+    #[serde(default)]
+    pub reliability: Vec<(f64, f64)>,
+    /// Whether all users were trained on in the end, those that were measured on included.
+    #[serde(default)]
+    pub refitted: bool,
+    /// How right p-values are: (level, share of the test users' own exposures at or below it).
+    #[serde(default)]
+    pub p_values: Vec<(f64, f64)>,
     /// What came after training, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Addition>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Exposures that came after training.

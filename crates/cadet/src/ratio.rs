@@ -55,6 +55,68 @@ impl Ratio {
         &mut self.0
     }
 
+    /// Every response becomes `slope · f + offset`: that is a matter of the last layer.
+    pub fn scale_output(&mut self, slope: f32, offset: f32) -> Result<()> {
+        let mut parameters = self.0.parameters();
+        for tensor in &mut parameters {
+            match tensor.name.as_str() {
+                "output.weight" => tensor.values.iter_mut().for_each(|v| *v *= slope),
+                "output.bias" => tensor.values.iter_mut().for_each(|v| *v = slope * *v + offset),
+                _ => {}
+            }
+        }
+        self.0.set_parameters(parameters)
+    }
+
+    /// One net whose response is the mean of these nets', which are of one shape: their layers stand side by side with
+    /// nothing between them, and a task's embedding is theirs one after the other.
+    pub fn mean_of(members: &[Ratio]) -> Result<Ratio> {
+        let [first, ..] = members else { return Err(Error::config("ensemble", "needs at least one net")) };
+        let (shape, count) = (first.0.net.shape().clone(), members.len());
+        let all: Vec<Vec<Tensor>> = members.iter().map(|m| m.0.parameters()).collect();
+        let merged = |i: usize| -> Tensor {
+            let one = &all[0][i];
+            let (rows, columns) = (one.shape[0], one.shape[1]);
+            let name = one.name.as_str();
+            // Rows that all members share: the features, and the single row of a bias.
+            let shared = match name {
+                "layer1.weight" => shape.features,
+                _ if name.ends_with("bias") => rows,
+                "tasks" => rows,
+                _ => 0,
+            };
+            let is_output = name.starts_with("output.");
+            let width = if is_output { columns } else { count * columns };
+            let height = shared + count * (rows - shared);
+            let mut values = vec![0.0f32; height * width];
+            for (k, tensors) in all.iter().enumerate() {
+                for (r, row) in tensors[i].values.chunks_exact(columns).enumerate() {
+                    let to = if r < shared { r } else { shared + k * (rows - shared) + r - shared };
+                    let start = to * width + if is_output { 0 } else { k * columns };
+                    let scale = if is_output { 1.0 / count as f32 } else { 1.0 };
+                    values[start..start + columns].iter_mut().zip(row).for_each(|(v, r)| *v += r * scale);
+                }
+            }
+            Tensor::matrix(name, height, width, values)
+        };
+        let parameters = (0..all[0].len()).map(merged).collect();
+        let wide = Shape {
+            embedding: count * shape.embedding,
+            hidden: shape.hidden.iter().map(|h| count * h).collect(),
+            ..shape
+        };
+        let tasks = first.0.task_count();
+        let mut model = Contrastive::new(wide.clone(), tasks, &vec![0.0; tasks * wide.embedding], 0)?;
+        model.set_parameters(parameters)?;
+        Ok(Ratio(model))
+    }
+
+    /// Whether every response is 0, whatever the instance and the task.
+    pub fn is_silent(&self) -> bool {
+        let outputs = self.0.parameters().into_iter().filter(|t| t.name.starts_with("output."));
+        outputs.flat_map(|t| t.values).all(|v| v == 0.0)
+    }
+
     /// The same net over other embeddings.
     pub fn with_tasks(&self, tasks: &TaskEmbeddings) -> Result<Ratio> {
         let mut shape = self.0.net.shape().clone();
@@ -70,5 +132,30 @@ impl Ratio {
     /// The embeddings as they are now.
     pub fn embeddings(&self) -> Result<TaskEmbeddings> {
         TaskEmbeddings::new(self.0.task_width(), self.0.task_values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exposures::TaskId;
+    use crate::init::random::random;
+    use crate::instances::Instances;
+
+    #[test]
+    fn the_mean_of_nets_is_one_net() {
+        let config = RatioConfig { hidden: vec![9, 5], dropout: vec![0.0, 0.0] };
+        let member = |seed| config.init(3, &random(4, 2, 1.0, seed).unwrap(), seed).unwrap();
+        let members = [1, 2, 3].map(member);
+        let x = Instances::new(3, (0..15).map(|i| (i as f32 * 0.9).sin()).collect()).unwrap();
+        let of = |ratio: &Ratio, t: u32| ratio.scores(&x).unwrap()(TaskId(t), &[0, 1, 2, 3, 4]);
+        let whole = Ratio::mean_of(&members).unwrap();
+        for t in 0..4 {
+            for (i, found) in of(&whole, t).into_iter().enumerate() {
+                let expected = members.iter().map(|m| of(m, t)[i]).sum::<f32>() / 3.0;
+                assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+            }
+        }
+        assert!(Ratio::mean_of(&[]).is_err());
     }
 }

@@ -20,9 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exposures::TaskId;
 use crate::ids::IdRef;
-use crate::model::Model;
 use crate::rng::{Purpose, Rng};
-use crate::scorer::Halves;
+use crate::scorer::{Halves, Scorer};
 use crate::split::name_hash;
 use crate::{Error, Result};
 
@@ -230,8 +229,8 @@ pub fn list_key(user: IdRef<'_>, list: Option<IdRef<'_>>) -> [u64; 2] {
 /// A list to rerank.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The row of the user's half; `None` where nothing is known of the user.
-    pub half: Option<u32>,
+    /// The user's number among those of the scorer; `None` where nothing is known of the user.
+    pub user: Option<u32>,
     /// The items; `None` for one that the model does not know.
     pub tasks: &'a [Option<TaskId>],
     /// How often the user saw each: the exact counter beside the model.
@@ -254,9 +253,8 @@ pub struct Reranked {
 /// Reranks lists by a model.
 #[derive(Debug)]
 pub struct Reranker<'a> {
-    model: &'a Model,
+    scorer: &'a Scorer<'a>,
     config: RerankConfig,
-    users: Halves,
     tasks: Halves,
     /// Which items have an embedding to score with.
     scored: Vec<bool>,
@@ -267,9 +265,10 @@ pub struct Reranker<'a> {
 }
 
 impl<'a> Reranker<'a> {
-    /// Ready to rerank lists of the users whose halves these are.
-    pub fn new(model: &'a Model, users: Halves, config: RerankConfig) -> Result<Self> {
+    /// Ready to rerank lists of the scorer's users.
+    pub fn new(scorer: &'a Scorer<'a>, config: RerankConfig) -> Result<Self> {
         config.check()?;
+        let model = scorer.model();
         let embeddings = model.ratio.embeddings()?;
         let (centre, width) = (embeddings.centre(), embeddings.width());
         let mut directions = Vec::with_capacity(embeddings.values().len());
@@ -282,13 +281,13 @@ impl<'a> Reranker<'a> {
             directions.extend(from_centre.map(|v| v * scale));
         }
         directions.extend(std::iter::repeat_n(0.0, width));
-        Ok(Self { tasks: model.ratio.task_halves(), model, config, users, scored, directions, width })
+        Ok(Self { tasks: model.ratio.task_halves(), scorer, config, scored, directions, width })
     }
 
     /// Reranks lists, each by itself.
     pub fn rerank(&self, requests: &[Request<'_>]) -> Result<Vec<Reranked>> {
         let lists = requests.par_iter().map_init(
-            || self.model.ratio.workspace(),
+            || self.scorer.model().ratio.workspace(),
             |workspace, request| {
                 let Request { tasks, relevance, .. } = request;
                 if request.times_seen.len() != tasks.len() {
@@ -324,9 +323,8 @@ impl<'a> Reranker<'a> {
     fn candidates(&self, workspace: &mut crate::scorer::Workspace, request: &Request<'_>) -> Vec<Candidate> {
         let scored = |t: &TaskId| self.scored[t.0 as usize];
         let known: Vec<u32> = request.tasks.iter().flatten().filter(|t| scored(t)).map(|t| t.0).collect();
-        let scores = request
-            .half
-            .map(|half| self.model.ratio.familiarity_of(workspace, &self.users, half, &self.tasks, &known));
+        let scores =
+            request.user.map(|user| self.scorer.familiarity_of(workspace, user, &self.tasks, &known));
         let mut scores = scores.into_iter().flatten();
         let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f64), &u32)| Candidate {
             relevance: *relevance,
@@ -337,7 +335,7 @@ impl<'a> Reranker<'a> {
     }
 
     fn direction(&self, task: Option<TaskId>) -> &[f32] {
-        let row = task.map_or(self.model.items.len(), |task| task.0 as usize);
+        let row = task.map_or(self.scored.len(), |task| task.0 as usize);
         &self.directions[row * self.width..][..self.width]
     }
 

@@ -44,7 +44,14 @@ pub struct Sampler<'a> {
     population: Population,
     /// How to draw from each row by weight, where there are weights; laid out like the exposures.
     rows: Option<Alias>,
+    /// What instances' features were learned from: no negative of a task was shown it.
+    shown: Option<&'a Exposures>,
+    /// Instances per user.
+    each: u32,
 }
+
+/// Draws of a negative before one that was shown the task is taken all the same: then nearly everybody was.
+const REDRAWS: usize = 16;
 
 #[derive(Debug)]
 enum Population {
@@ -75,7 +82,16 @@ impl<'a> Sampler<'a> {
                 Population::Weighted(Alias::new(&masses).unwrap_or_default())
             }
         };
-        Ok(Self { exposures, tasks, mine, population, rows })
+        Ok(Self { exposures, tasks, mine, population, rows, shown: None, each: 1 })
+    }
+
+    /// Sees to it that no negative of a task has features that were learned from an exposure to the very task: as a
+    /// positive that cannot occur, so the net would learn to tell the two apart by that alone. With two instances per
+    /// user ([`crate::split::Views`]) its other one takes its place, so that users stay distributed as p; else another
+    /// negative is drawn.
+    pub fn without_shown(mut self, shown: Option<&'a Exposures>, each: u32) -> Self {
+        (self.shown, self.each) = (shown, each);
+        self
     }
 
     /// The tasks that are drawn from.
@@ -111,6 +127,19 @@ impl<'a> Sampler<'a> {
                     let draws = start..count.min(start + AHEAD);
                     self.read(draws.map(|_| self.place_in_population(rng)), &mut batch.negatives);
                 }
+            }
+        }
+        let Some(shown) = self.shown else { return };
+        for (task, negative) in batch.tasks.iter().zip(&mut batch.negatives) {
+            let audience = shown.audience(self.tasks[*task as usize]).instances;
+            if self.each == 2 {
+                *negative ^= u32::from(audience.binary_search(negative).is_ok());
+                continue;
+            }
+            let mut left = REDRAWS;
+            while left > 0 && audience.binary_search(negative).is_ok() {
+                *negative = self.population_member(rng);
+                left -= 1;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Model + item + users → familiarity, quantile, p-value.
 //!
-//! The first layer is split: what a user brings to it is worked out once per user ([`Scorer::halves`]), what an
+//! The first layer is split: what a user brings to it is worked out once per user ([`Scorer::new`]), what an
 //! item brings once per item ([`Scorer::task`]).
 
 use rayon::prelude::*;
@@ -11,13 +11,16 @@ use crate::instances::Instances;
 use crate::kernels::Kernel;
 use crate::model::{Model, Standing};
 use crate::ratio::Ratio;
+use crate::users::Users;
 use crate::{Error, Result};
 
-/// What users bring to the first layer, one row each.
+/// What users bring to the first layer, one row each, and what is taken off their scores.
 #[derive(Debug, Clone)]
 pub struct Halves {
     rows: Vec<f32>,
     width: usize,
+    /// `log Σ m·e^f` of each; empty where scores are taken as they are.
+    log_sums: Vec<f32>,
 }
 
 /// Memory that scoring one user's lists goes through.
@@ -40,7 +43,30 @@ impl Halves {
 
     /// The rows of some users.
     pub fn select(&self, users: &[u32]) -> Halves {
-        Halves { rows: users.iter().flat_map(|u| self.row(*u)).copied().collect(), width: self.width }
+        let log_sums = match self.log_sums.is_empty() {
+            true => Vec::new(),
+            false => users.iter().map(|u| self.log_sums[*u as usize]).collect(),
+        };
+        Halves {
+            rows: users.iter().flat_map(|u| self.row(*u)).copied().collect(),
+            width: self.width,
+            log_sums,
+        }
+    }
+
+    /// With what is taken off each user's scores.
+    ///
+    /// # Panics
+    /// If there is not one number for each user.
+    pub fn normalised(mut self, log_sums: Vec<f32>) -> Self {
+        assert!(log_sums.is_empty() || log_sums.len() == self.len());
+        self.log_sums = log_sums;
+        self
+    }
+
+    /// What is taken off a user's scores.
+    fn log_sum(&self, user: u32) -> f32 {
+        self.log_sums.get(user as usize).copied().unwrap_or(0.0)
     }
 
     fn row(&self, user: u32) -> &[f32] {
@@ -67,7 +93,15 @@ impl Ratio {
             net.instance_halves(self.0.kernel(), x, halves);
             out.copy_from_slice(halves);
         });
-        Ok(Halves { rows, width })
+        Ok(Halves { rows, width, log_sums: Vec::new() })
+    }
+
+    /// The same for a few rows of features, on this thread.
+    pub(crate) fn halves_here(&self, rows: &[f32]) -> Halves {
+        let net = &self.0.net;
+        let mut halves = Vec::new();
+        net.instance_halves(self.0.kernel(), rows, &mut halves);
+        Halves { rows: halves, width: net.first_width(), log_sums: Vec::new() }
     }
 
     /// The familiarity of each of these users with a task.
@@ -90,6 +124,17 @@ impl Ratio {
         scores
     }
 
+    /// [`Ratio::familiarity`] in memory that is used again and again.
+    pub(crate) fn familiarity_in(
+        &self,
+        work: &mut Workspace,
+        task: TaskId,
+        halves: &Halves,
+        out: &mut [f32],
+    ) {
+        self.familiarity_with(&mut work.scratch, task, halves, out);
+    }
+
     fn familiarity_with(
         &self,
         scratch: &mut crate::kernels::Scratch,
@@ -100,6 +145,7 @@ impl Ratio {
         let row = self.0.row(task.0);
         let half = self.0.net.task_half(self.0.kernel(), row);
         self.0.net.responses(self.0.kernel(), &halves.rows, &half, row, scratch, out);
+        out.iter_mut().zip(&halves.log_sums).for_each(|(f, log_sum)| *f -= log_sum);
     }
 
     /// The familiarity of any of these instances with any task, on demand.
@@ -131,7 +177,7 @@ impl Ratio {
         rows.par_chunks_mut(width).enumerate().for_each(|(t, out)| {
             out.copy_from_slice(&net.task_half(self.0.kernel(), self.0.row(t as u32)));
         });
-        Halves { rows, width }
+        Halves { rows, width, log_sums: Vec::new() }
     }
 
     /// Memory for [`Ratio::familiarity_of`], to be used again and again.
@@ -160,6 +206,8 @@ impl Ratio {
             let any = self.0.row(*first);
             self.0.net.responses(self.0.kernel(), rows, users.row(user), any, scratch, &mut out);
         }
+        let log_sum = users.log_sum(user);
+        out.iter_mut().for_each(|f| *f -= log_sum);
         out
     }
 
@@ -172,17 +220,15 @@ impl Ratio {
 /// Scores users for the items of a model.
 #[derive(Debug)]
 pub struct Scorer<'a> {
-    model: &'a Model,
-    reference: Halves,
+    users: &'a Users<'a>,
+    halves: Halves,
 }
 
 /// One item, ready to score.
 #[derive(Debug)]
 pub struct TaskScorer<'a> {
-    model: &'a Model,
+    scorer: &'a Scorer<'a>,
     task: TaskId,
-    /// Familiarity of the reference sample, ascending.
-    reference: Vec<f32>,
     /// Whether nobody is known to have seen it: then its audience is taken for the population.
     empty: bool,
 }
@@ -202,62 +248,123 @@ pub struct Verdict {
 }
 
 impl<'a> Scorer<'a> {
-    /// Ready to score.
-    pub fn new(model: &'a Model) -> Result<Self> {
-        Ok(Self { model, reference: model.ratio.halves(&model.reference)? })
+    /// Ready to score these users.
+    pub fn new(users: &'a Users<'a>) -> Result<Self> {
+        Ok(Self { halves: users.halves()?, users })
     }
 
-    /// What users bring; features must be ready for the net, as `model.features` are.
-    pub fn halves(&self, x: &Instances) -> Result<Halves> {
-        self.model.ratio.halves(x)
+    /// The model that scores.
+    pub fn model(&self) -> &'a Model {
+        self.users.model()
     }
 
     /// Brings one item up.
-    pub fn task(&self, task: TaskId) -> Result<TaskScorer<'a>> {
-        let items = self.model.items.len();
+    pub fn task(&'a self, task: TaskId) -> Result<TaskScorer<'a>> {
+        let items = self.model().items.len();
         if task.0 as usize >= items {
             let hint = format!("the model has {items} items");
             return Err(Error::UnknownTask { id: format!("number {}", task.0), hint });
         }
-        let empty = self.model.standing(task) == Standing::Empty;
-        let reference = match empty {
-            true => vec![0.0; self.reference.len()],
-            false => self.model.ratio.sorted_familiarity(task, &self.reference),
-        };
-        Ok(TaskScorer { model: self.model, task, reference, empty })
+        Ok(TaskScorer { scorer: self, task, empty: self.model().standing(task) == Standing::Empty })
+    }
+
+    /// The familiarity of some users with a task: those who have seen it are judged without that.
+    pub fn familiarity(&self, task: TaskId, users: &[u32]) -> Vec<f32> {
+        let ratio = &self.model().ratio;
+        let mut out = vec![0.0; users.len()];
+        let everybody =
+            users.len() == self.halves.len() && users.iter().enumerate().all(|(i, u)| *u as usize == i);
+        match everybody {
+            true => ratio.familiarity(task, &self.halves, &mut out),
+            false => ratio.familiarity(task, &self.halves.select(users), &mut out),
+        }
+        if users.is_sorted() {
+            self.replace(task, self.users.rows_without(task, users).into_iter(), |i| users[i], &mut out);
+        } else {
+            let seen = |(i, u): (usize, &u32)| Some((i, self.users.for_pair(*u, task)?));
+            self.replace(task, users.iter().enumerate().filter_map(seen), |i| users[i], &mut out);
+        }
+        out
+    }
+
+    /// Puts the scores of rows that were made for the pair where they belong.
+    fn replace(
+        &self,
+        task: TaskId,
+        rows: impl Iterator<Item = (usize, Vec<f32>)>,
+        user: impl Fn(usize) -> u32,
+        out: &mut [f32],
+    ) {
+        let (mut indices, mut features, mut log_sums) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, row) in rows {
+            indices.push(i);
+            features.extend(row);
+            log_sums.push(self.halves.log_sum(user(i)));
+        }
+        if indices.is_empty() {
+            return;
+        }
+        let ratio = &self.model().ratio;
+        let mut found = vec![0.0; indices.len()];
+        ratio.familiarity(task, &ratio.halves_here(&features).normalised(log_sums), &mut found);
+        indices.into_iter().zip(found).for_each(|(i, f)| out[i] = f);
+    }
+
+    /// The familiarity of one user with some tasks, down to the last bit what [`Scorer::familiarity`] says.
+    pub fn familiarity_of(
+        &self,
+        work: &mut Workspace,
+        user: u32,
+        tasks: &Halves,
+        wanted: &[u32],
+    ) -> Vec<f32> {
+        let mut out = self.model().ratio.familiarity_of(work, &self.halves, user, tasks, wanted);
+        for (i, task) in wanted.iter().enumerate() {
+            if let Some(row) = self.users.for_pair(user, TaskId(*task)) {
+                self.replace(TaskId(*task), [(0, row)].into_iter(), |_| user, &mut out[i..=i]);
+            }
+        }
+        out
+    }
+
+    /// The familiarity of every one of some users with every one of some tasks, task after task.
+    pub fn matrix(&self, tasks: &[TaskId], users: &[u32]) -> Vec<f32> {
+        let mut out = vec![0.0; tasks.len() * users.len()];
+        let rows = out.par_chunks_mut(users.len().max(1)).zip(tasks);
+        rows.for_each(|(out, task)| out.copy_from_slice(&self.familiarity(*task, users)));
+        out
     }
 }
 
 impl TaskScorer<'_> {
     /// Verdicts for users.
-    pub fn verdicts(&self, halves: &Halves) -> Vec<Verdict> {
+    pub fn verdicts(&self, users: &[u32]) -> Vec<Verdict> {
         if self.empty {
-            return vec![POPULATION; halves.len()];
+            return vec![POPULATION; users.len()];
         }
-        let mut familiarity = vec![0.0; halves.len()];
-        self.model.ratio.familiarity(self.task, halves, &mut familiarity);
-        familiarity.into_iter().map(|f| self.verdict(f)).collect()
+        self.scorer.familiarity(self.task, users).into_iter().map(|f| self.verdict(f)).collect()
     }
 
     /// The verdict on a familiarity.
     pub fn verdict(&self, familiarity: f32) -> Verdict {
-        let quantile = calibrate::quantile(&self.reference, familiarity);
-        let p_value = self.model.calibrator.p_value(self.task.0, quantile);
+        let model = self.scorer.model();
+        let quantile = calibrate::quantile(model.knots(self.task), familiarity);
+        let p_value = model.calibrator.p_value(self.task.0, quantile);
         Verdict { familiarity, quantile, p_value }
-    }
-
-    /// Familiarity of the reference sample of the population, ascending.
-    pub fn reference(&self) -> &[f32] {
-        &self.reference
     }
 
     /// What p-values of this item rest on.
     pub fn basis(&self) -> Basis {
-        self.model.calibrator.basis(self.task.0)
+        self.scorer.model().calibrator.basis(self.task.0)
     }
 
-    /// How many held-out users they rest on.
-    pub fn held_out(&self) -> usize {
-        self.model.calibrator.held_out(self.task.0)
+    /// The smallest p-value that there can be.
+    pub fn smallest(&self) -> f32 {
+        self.scorer.model().calibrator.smallest(self.task.0)
+    }
+
+    /// How many members they rest on.
+    pub fn members(&self) -> usize {
+        self.scorer.model().calibrator.members(self.task.0)
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::init::learned::SeedChoice;
 use crate::ratio::RatioConfig;
 use crate::sampler::Base;
-use crate::split::SplitRule;
+use crate::split::{FeatureSource, SplitRule};
 use crate::trainer::{Idle, Schedule, Select, TrainConfig, Update};
 use crate::{Error, Result};
 
@@ -37,8 +37,11 @@ pub struct Settings {
     pub half_life: Option<f64>,
     /// The base distribution p(x).
     pub base: Base,
-    /// Features per user, where they are learned from the exposures.
+    /// Features per user, where they are learned from the exposures: at most so many, and only those that stand out
+    /// from chance unless `features_from` is `all`.
     pub factors: usize,
+    /// What the learned features of the users that are trained on come from.
+    pub features_from: FeatureSource,
     /// Whether features are brought to mean 0 and spread 1.
     pub standardise: bool,
     /// Numbers per task embedding.
@@ -59,8 +62,8 @@ pub struct Settings {
     pub seed_epochs: usize,
     /// At most this many passes over the exposures.
     pub epochs: usize,
-    /// Positives per step.
-    pub batch: usize,
+    /// Positives per step; by itself a fiftieth of the exposures, between 128 and 1,024.
+    pub batch: Option<usize>,
     /// Adam's step size at the start.
     pub learning_rate: f32,
     /// The embeddings' step size relative to the net's, 0 leaves them where they started; by itself 0.1 for
@@ -78,6 +81,14 @@ pub struct Settings {
     pub patience: usize,
     /// What makes an epoch the best.
     pub select: Select,
+    /// Whether scores are tempered by what held-out users say, and normalised so that a user's propensities add up to 1.
+    pub normalise: bool,
+    /// How many nets are trained; what is said is the mean of what they say.
+    pub ensemble: usize,
+    /// Whether, once the best epoch is known, the model is trained again on all users, held-out ones included.
+    pub refit: bool,
+    /// Whether a model of the past is measured on the last tenth of the time, where the log has times.
+    pub future: bool,
 }
 
 impl Default for Settings {
@@ -90,6 +101,7 @@ impl Default for Settings {
             half_life: None,
             base: Base::Exposures,
             factors: 32,
+            features_from: FeatureSource::Halves,
             standardise: true,
             embedding: 16,
             hidden: vec![64, 64, 32],
@@ -98,17 +110,21 @@ impl Default for Settings {
             init_scale: None,
             seed_tasks: 64,
             seed_choice: SeedChoice::Spread,
-            seed_epochs: 30,
-            epochs: 30,
-            batch: 1024,
-            learning_rate: 1e-3,
+            seed_epochs: 15,
+            epochs: 15,
+            batch: None,
+            learning_rate: 2e-3,
             task_rate: None,
             schedule: Schedule::Cosine,
             drops: vec![],
             update: Update::Joint,
             idle: Idle::Rest,
-            patience: 8,
+            patience: 5,
             select: Select::Loss,
+            normalise: true,
+            future: true,
+            ensemble: 1,
+            refit: false,
         }
     }
 }
@@ -119,6 +135,9 @@ impl Settings {
         let (net, train) = (RatioConfig::paper(), TrainConfig::paper());
         Self {
             factors: 100,
+            features_from: FeatureSource::All,
+            normalise: false,
+            future: false,
             hidden: net.hidden,
             dropout: net.dropout,
             init_scale: Some(1.0),
@@ -126,7 +145,7 @@ impl Settings {
             seed_choice: SeedChoice::Random,
             seed_epochs: train.epochs,
             epochs: train.epochs,
-            batch: train.batch,
+            batch: Some(train.batch),
             learning_rate: train.learning_rate,
             task_rate: Some(train.task_rate),
             schedule: train.schedule,
@@ -149,6 +168,7 @@ impl Settings {
         };
         within("embedding", self.embedding, 4096)?;
         within("factors", self.factors, 512)?;
+        within("ensemble", self.ensemble, 64)?;
         within("seed_tasks", self.seed_tasks, 65_536)?;
         within("seed_epochs", self.seed_epochs, usize::MAX)?;
         within("epochs", self.epochs, usize::MAX)?;
@@ -176,7 +196,7 @@ impl Settings {
                 format!("must be a number of days above 0, found {days}"),
             ));
         }
-        self.training().check()?;
+        self.training(0).check()?;
         if let Some(scale) = self.init_scale.filter(|scale| !(scale.is_finite() && *scale > 0.0)) {
             return Err(Error::config("init_scale", format!("must be above 0, found {scale}")));
         }
@@ -213,11 +233,32 @@ impl Settings {
         RatioConfig { hidden: self.hidden.clone(), dropout }
     }
 
-    /// How to train it.
-    pub fn training(&self) -> TrainConfig {
+    /// Whether a user's propensities are made to add up to 1: they do for the population of exposures alone.
+    pub fn adds_up(&self) -> bool {
+        self.normalise && self.base == Base::Exposures
+    }
+
+    /// Positives per step on so many exposures.
+    pub fn batch(&self, exposures: usize) -> usize {
+        self.batch.unwrap_or((exposures / 50).clamp(128, 1024))
+    }
+
+    /// The net that is kept: as many side by side as the ensemble has.
+    pub fn kept_net(&self) -> RatioConfig {
+        let net = self.net();
+        RatioConfig { hidden: net.hidden.iter().map(|h| self.ensemble * h).collect(), ..net }
+    }
+
+    /// Numbers per embedding that is kept.
+    pub fn kept_embedding(&self) -> usize {
+        self.ensemble * self.embedding
+    }
+
+    /// How to train it on so many exposures.
+    pub fn training(&self, exposures: usize) -> TrainConfig {
         TrainConfig {
             epochs: self.epochs,
-            batch: self.batch,
+            batch: self.batch(exposures),
             learning_rate: self.learning_rate,
             task_rate: self.task_rate(),
             schedule: self.schedule,

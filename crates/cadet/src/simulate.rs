@@ -25,9 +25,11 @@ use crate::metrics::lists;
 use crate::pipeline::{self, Log};
 use crate::rerank::{Candidate, Method, Request, RerankConfig, Reranker};
 use crate::rng::{self, Purpose, Rng};
+use crate::scorer::Scorer;
 use crate::settings::Settings;
 use crate::synth::{World, WorldConfig};
 use crate::trainer::Unwatched;
+use crate::users::Users;
 use crate::{Error, Result};
 
 /// What tires the users of a world.
@@ -333,7 +335,9 @@ impl SimulationConfig {
             places.iter().map(|p| offer[p.index].0).collect()
         };
         if let Some(model) = model {
-            let reranker = Reranker::new(model, model.ratio.halves(&model.features)?, config)?;
+            let users = Users::of(model);
+            let scorer = Scorer::new(&users)?;
+            let reranker = Reranker::new(&scorer, config)?;
             let tasks: Vec<Vec<Option<TaskId>>> =
                 offers.iter().map(|o| o.iter().map(|(item, _)| Some(TaskId(*item))).collect()).collect();
             let relevance: Vec<Vec<f64>> =
@@ -347,7 +351,7 @@ impl SimulationConfig {
                 })
                 .collect();
             let request = |user: u32| Request {
-                half: Some(user),
+                user: Some(user),
                 tasks: &tasks[user as usize],
                 times_seen: &seen[user as usize],
                 relevance: &relevance[user as usize],
@@ -403,7 +407,7 @@ impl SimulationConfig {
             seed_tasks: 32,
             seed_epochs: 8,
             epochs: 8,
-            batch: 512,
+            batch: Some(512),
             learning_rate: 3e-3,
             ..Settings::default()
         }

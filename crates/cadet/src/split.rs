@@ -131,6 +131,86 @@ pub fn exposed_tasks(exposures: &Exposures) -> Vec<TaskId> {
         .collect()
 }
 
+/// Who is trained and measured on, instance by instance.
+///
+/// Where features are given, an instance is a user. Where they are learned from the exposures, a user is two instances:
+/// each is described by one half of the user's exposures and meets the other half as its own, so that what is asked
+/// about is never in the features. Instances of user u are `2u` and `2u + 1`.
+#[derive(Debug, Clone)]
+pub struct Views {
+    /// Instances per user, 1 or 2.
+    pub each: u32,
+    /// The part of every user.
+    pub of: Vec<Part>,
+    /// Trained on.
+    pub train: Exposures,
+    /// Measured on to choose the best epoch, and to calibrate.
+    pub valid: Exposures,
+    /// Measured on at the end.
+    pub test: Exposures,
+    /// What each instance is described by, where features are learned.
+    pub shown: Option<Exposures>,
+}
+
+/// Where the features of the users that are trained on come from, when they are learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureSource {
+    /// The half of a user's exposures that is not trained on.
+    Halves,
+    /// All of them: then the features of a user contain what the net is to tell from them.
+    All,
+}
+
+impl Views {
+    /// Every user is one instance.
+    pub fn of_users(exposures: &Exposures, users: &Names, rule: &SplitRule) -> Self {
+        let of: Vec<Part> = (0..users.len() as u32).map(|u| rule.part(users.get(u))).collect();
+        let part = |want: Part| exposures.filter(|_, u| of[u.0 as usize] == want);
+        let (train, valid, test) = (part(Part::Train), part(Part::Valid), part(Part::Test));
+        Self { each: 1, of, train, valid, test, shown: None }
+    }
+
+    /// Every user is two instances; a coin, which is a hash of both names, says whose an exposure is.
+    pub fn of_halves(
+        exposures: &Exposures,
+        users: &Names,
+        items: &Names,
+        rule: &SplitRule,
+        source: FeatureSource,
+    ) -> Self {
+        let of: Vec<Part> = (0..users.len() as u32).map(|u| rule.part(users.get(u))).collect();
+        let whole = |u: InstanceId| source == FeatureSource::All && of[u.0 as usize] == Part::Train;
+        // What is shown describes the first instance, and is measured on in the second.
+        let own = |t: TaskId, u: InstanceId| match whole(u) {
+            true => 2 * u.0,
+            false => 2 * u.0 + u32::from(rule.is_shown(users.get(u.0), items.get(t.0))),
+        };
+        let count = 2 * users.len();
+        let part =
+            |want: Part| exposures.renumbered(count, |t, u| (of[u.0 as usize] == want).then(|| own(t, u)));
+        let (train, valid, test) = (part(Part::Train), part(Part::Valid), part(Part::Test));
+        let describes = |t: TaskId, u: InstanceId| if whole(u) { 2 * u.0 } else { own(t, u) ^ 1 };
+        let shown = Some(exposures.renumbered(count, |t, u| Some(describes(t, u))));
+        Self { each: 2, of, train, valid, test, shown }
+    }
+
+    /// The instances of one part.
+    pub fn members(&self, part: Part) -> Vec<u32> {
+        let users = (0u32..).zip(&self.of).filter(|(_, p)| **p == part).map(|(u, _)| u);
+        users.flat_map(|u| u * self.each..(u + 1) * self.each).collect()
+    }
+
+    /// The exposures of one part.
+    pub fn part(&self, part: Part) -> &Exposures {
+        match part {
+            Part::Train => &self.train,
+            Part::Valid => &self.valid,
+            Part::Test => &self.test,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,7 @@ use crate::pipeline::Log;
 use crate::rng::{Purpose, Rng};
 use crate::scorer::{Scorer, Verdict};
 use crate::split::Part;
+use crate::users::Users;
 use crate::{Error, Result};
 
 /// The size of a world.
@@ -232,8 +233,8 @@ impl World {
         let is_test = |u: &u32| rule.part(model.users.name(*u)) == Part::Test;
         let users: Vec<u32> = (0..model.users.len() as u32).filter(is_test).collect();
         let tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).collect();
-        let halves = model.ratio.halves(&model.features)?.select(&users);
-        let matrix = model.ratio.matrix(&tasks, &halves);
+        let all = Users::of(model);
+        let matrix = Scorer::new(&all)?.matrix(&tasks, &users);
         let truths = tasks.iter().flat_map(|t| users.iter().map(|u| self.log_ratio(*t, *u)));
         Ok(matrix.iter().map(|f| f64::from(*f)).zip(truths).collect())
     }
@@ -252,9 +253,10 @@ impl World {
         let mut fresh: Vec<u32> = others.into_iter().filter(is_fresh).collect();
         Rng::at(seed, Purpose::Evaluation, [8, u64::from(task.0)]).shuffle(&mut fresh);
         fresh.truncate((nominal.len() as f64 * (1.0 / members - 1.0)) as usize);
-        let scorer = Scorer::new(model)?;
+        let all = Users::of(model);
+        let scorer = Scorer::new(&all)?;
         let users: Vec<u32> = nominal.iter().chain(&fresh).copied().collect();
-        let verdicts = scorer.task(task)?.verdicts(&scorer.halves(&model.features)?.select(&users));
+        let verdicts = scorer.task(task)?.verdicts(&users);
         let is_fresh = (0..users.len()).map(|i| i >= nominal.len()).collect();
         Ok(Trial { verdicts, is_fresh })
     }

@@ -37,7 +37,7 @@ fn the_rate_holds_with_trained_models() {
                 epochs: 5,
                 seed_epochs: 4,
                 learning_rate: 1e-2,
-                batch: 256,
+                batch: Some(256),
                 ..worlds::tiny_settings()
             };
             let model = worlds::fit(worlds::log_of(&world), &settings).unwrap();

@@ -3,9 +3,10 @@
 
 mod worlds;
 
-use cadet::explain::{Subject, TOLERANCE, explain, explain_known, nearest};
+use cadet::explain::{Subject, TOLERANCE, explain, explain_user, nearest};
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::{Init, Settings};
+use cadet::users::Users;
 use cadet::{ExposuresBuilder, Instances, TaskId};
 use worlds::*;
 
@@ -19,10 +20,11 @@ fn parts_add_up_to_the_score() {
         let model = fit(log, &settings).unwrap();
         let users: Vec<u32> = (0..300).step_by(7).collect();
         let scores = familiarity(&model, &users);
+        let all = Users::of(&model);
         let mut worst = 0.0f64;
         for (t, scores) in scores.iter().enumerate() {
             for (user, score) in users.iter().zip(scores) {
-                let found = explain_known(&model, *user, TaskId(t as u32)).unwrap();
+                let found = explain_user(&all, *user, TaskId(t as u32)).unwrap();
                 assert_eq!(found.familiarity, f64::from(*score));
                 worst = worst.max((found.sum() - found.familiarity).abs());
                 assert_eq!(found.features.is_empty(), model.factors.is_some());
@@ -40,10 +42,11 @@ fn learned_features_are_credited_to_the_items_seen() {
     let model = fit(log(world.exposures.clone(), None), &tiny_settings()).unwrap();
     let seen: Vec<TaskId> =
         world.exposures.audiences().filter(|(_, a)| a.times_seen(9) > 0).map(|(t, _)| t).collect();
-    let found = explain_known(&model, 9, TaskId(2)).unwrap();
+    let all = Users::of(&model);
+    let found = explain_user(&all, 9, TaskId(2)).unwrap();
     assert!(!found.seen.is_empty() && found.seen.iter().all(|(t, _)| seen.contains(t)));
     // Folding the same items in by hand gives the features that were explained.
-    let from = cadet::explain::seen_by(&model, 9).unwrap();
+    let from = all.described_by(9);
     let mut builder = ExposuresBuilder::new();
     from.iter().for_each(|(t, w)| builder.push_weighted(t.0, 0, *w).unwrap());
     let mut x = model.factors.as_ref().unwrap().fold_in(&builder.build(30, 1).unwrap()).unwrap();
@@ -80,7 +83,7 @@ fn what_decides_gets_the_credit() {
     let mut people = Instances::new(2, vec![1.4, 1.4, -1.4, 1.4]).unwrap();
     model.standard.apply(&mut people).unwrap();
     for (person, task, sign) in [(0, 11, 1.0), (1, 0, 1.0), (0, 0, -1.0), (1, 11, -1.0)] {
-        let subject = Subject { x: people.row(person), seen: &[] };
+        let subject = Subject { x: people.row(person), seen: &[], log_sum: 0.0 };
         let found = explain(&model, subject, TaskId(task)).unwrap();
         assert!(found.familiarity * sign > 0.5, "{found:?}");
         // Measured with other draws of the same kind: 7 times as much and more, up to a hundred.
@@ -88,7 +91,7 @@ fn what_decides_gets_the_credit() {
     }
     let near = nearest(&model, TaskId(5), 2).unwrap();
     assert!(near.iter().all(|(t, _)| [4, 6, 3, 7].contains(&t.0)), "{near:?}");
-    let subject = |x| Subject { x, seen: &[] };
+    let subject = |x| Subject { x, seen: &[], log_sum: 0.0 };
     assert!(explain(&model, subject(&[1.0]), TaskId(0)).is_err(), "one feature where there are two");
     assert!(explain(&model, subject(people.row(0)), TaskId(99)).is_err(), "no such item");
 }

@@ -10,6 +10,7 @@ use cadet::model::Model;
 use cadet::pipeline::Log;
 use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
+use cadet::users::Users;
 use cadet::{Error, Exposures, ExposuresBuilder, Instances, Result};
 use worlds::*;
 
@@ -23,10 +24,10 @@ fn given() -> Log {
 
 /// A model that was made must be able to score, and say numbers.
 fn assert_usable(model: &Model, what: &str) {
-    let scorer = Scorer::new(model).unwrap();
-    let halves = scorer.halves(&model.features).unwrap();
+    let users = Users::of(model);
+    let scorer = Scorer::new(&users).unwrap();
     for task in tasks(model.items.len()) {
-        for v in scorer.task(task).unwrap().verdicts(&halves) {
+        for v in scorer.task(task).unwrap().verdicts(&users.all()) {
             assert!(v.familiarity.is_finite(), "{what}: {v:?}");
             assert!(
                 (0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0,
@@ -55,8 +56,8 @@ fn impossible_settings_are_named() {
         ("embedding", Settings { embedding: 0, ..base() }),
         ("embedding", Settings { embedding: usize::MAX, ..base() }),
         ("factors", Settings { factors: 0, ..base() }),
-        ("batch", Settings { batch: 0, ..base() }),
-        ("batch", Settings { batch: usize::MAX, ..base() }),
+        ("batch", Settings { batch: Some(0), ..base() }),
+        ("batch", Settings { batch: Some(usize::MAX), ..base() }),
         ("learning_rate", Settings { learning_rate: f32::NAN, ..base() }),
         ("learning_rate", Settings { learning_rate: 0.0, ..base() }),
         ("learning_rate", Settings { learning_rate: -1.0, ..base() }),
@@ -81,8 +82,14 @@ fn a_learning_rate_beyond_all_bounds_diverges() {
         for (epochs, batch) in [(4, 32), (1, 4096)] {
             for learning_rate in [1e10, 1e30, f32::MAX] {
                 let what = format!("{init:?}, {epochs} epochs of batch {batch}, rate {learning_rate:e}");
-                let settings =
-                    Settings { learning_rate, init, epochs, seed_epochs: epochs, batch, ..tiny_settings() };
+                let settings = Settings {
+                    learning_rate,
+                    init,
+                    epochs,
+                    seed_epochs: epochs,
+                    batch: Some(batch),
+                    ..tiny_settings()
+                };
                 match try_fit(given(), &settings, &what) {
                     Err(Error::Diverged { .. } | Error::Config { .. }) => {}
                     Err(error) => panic!("{what}: {error:?}"),

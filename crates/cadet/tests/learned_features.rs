@@ -9,8 +9,8 @@ use cadet::model::Model;
 use cadet::rng::{Purpose, Rng};
 use cadet::sampler::Base;
 use cadet::settings::Settings;
-use cadet::split::{Part, Parts};
-use cadet::{Exposures, ExposuresBuilder};
+use cadet::split::{FeatureSource, Part, Views};
+use cadet::{Exposures, ExposuresBuilder, TaskId};
 use worlds::*;
 
 fn quick(seed: u64) -> Settings {
@@ -19,7 +19,7 @@ fn quick(seed: u64) -> Settings {
         factors: 12,
         epochs: 8,
         seed_epochs: 6,
-        batch: 512,
+        batch: Some(512),
         learning_rate: 2e-3,
         valid: 0.2,
         test: 0.2,
@@ -35,12 +35,18 @@ fn hidden_auc(model: &Model) -> f64 {
 /// The same, cheating: with features that were folded in from the hidden exposures too.
 fn leaky_auc(model: &Model, exposures: &Exposures, settings: &Settings) -> f64 {
     let (users, items) = (numbered(exposures.instance_count()), numbered(exposures.task_count()));
-    let parts = Parts::split(exposures, users.names(), items.names(), &settings.split().unwrap(), true);
-    let test = parts.members(Part::Test);
+    let rule = settings.split().unwrap();
+    let views = Views::of_halves(exposures, users.names(), items.names(), &rule, settings.features_from);
+    let test = views.members(Part::Test);
     let mut x = model.factors.as_ref().unwrap().fold_in(exposures).unwrap();
     model.standard.apply(&mut x).unwrap();
-    let held = HeldOut { x: &x, users: &test, targets: &parts.test, shown: parts.shown.as_ref() };
-    evaluate(&model.ratio, &held, &model.trained, Base::Exposures, Limits::default(), 1)
+    let scores = model.ratio.scores(&x).unwrap();
+    let of_users = |task: TaskId, views: &[u32]| {
+        let users: Vec<u32> = views.iter().map(|v| v / 2).collect();
+        scores(task, &users)
+    };
+    let held = HeldOut { instances: &test, each: 2, targets: &views.test, shown: views.shown.as_ref() };
+    evaluate(&of_users, &held, &model.trained, Base::Exposures, Limits::default(), 1)
         .unwrap()
         .exposure_auc
         .unwrap()
@@ -58,8 +64,10 @@ fn unstructured(seed: u64) -> (f64, f64) {
     let mut builder = ExposuresBuilder::new();
     (0..25_000).for_each(|_| builder.push(rng.below(80) as u32, rng.below(1_500) as u32));
     let exposures = builder.build(80, 1_500).unwrap();
-    let model = fit(log(exposures.clone(), None), &quick(seed)).unwrap();
-    (hidden_auc(&model), leaky_auc(&model, &exposures, &quick(seed)))
+    // The defaults would find that there is nothing to learn; here something is to be learned all the same.
+    let settings = Settings { features_from: FeatureSource::All, normalise: false, ..quick(seed) };
+    let model = fit(log(exposures.clone(), None), &settings).unwrap();
+    (hidden_auc(&model), leaky_auc(&model, &exposures, &settings))
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn learned() -> Log {
 fn threads_do_not_matter_and_seeds_do() {
     for (log, settings) in [
         // Batches of three chunks, the last one short.
-        (given(), Settings { batch: 300, ..tiny_settings() }),
+        (given(), Settings { batch: Some(300), ..tiny_settings() }),
         (
             learned(),
             Settings { update: Update::Alternate, idle: Idle::Coast, patience: 1, ..tiny_settings() },
@@ -233,7 +233,7 @@ fn stopping_in_the_first_epoch_leaves_a_usable_model() {
 #[test]
 fn a_short_epoch_can_be_stopped_too() {
     // Fewer batches in an epoch than there are between two looks at the watch.
-    let settings = Settings { batch: 4096, ..tiny_settings() };
+    let settings = Settings { batch: Some(4096), ..tiny_settings() };
     let folder = tempfile::tempdir().unwrap();
     let mut watch = Onlooker::new(folder.path(), &settings, Some((How::Asked, Stage::Seeds, 1)));
     let model = pipeline::fit(given(), &settings, &mut watch).unwrap();

@@ -3,6 +3,8 @@
 mod worlds;
 
 use cadet::rerank::{By, Method, Request, RerankConfig, Reranker, list_key};
+use cadet::scorer::Scorer;
+use cadet::users::Users;
 use cadet::{Exposures, IdRef, TaskId};
 
 fn request<'a>(
@@ -12,7 +14,7 @@ fn request<'a>(
     times_seen: &'a [u32],
 ) -> Request<'a> {
     let key = list_key(IdRef::Int(i64::from(user)), None);
-    Request { half: Some(user), tasks, times_seen, relevance, key }
+    Request { user: Some(user), tasks, times_seen, relevance, key }
 }
 
 fn seen(exposures: &Exposures, user: u32, tasks: &[Option<TaskId>]) -> Vec<u32> {
@@ -33,11 +35,12 @@ fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
     let counts: Vec<Vec<u32>> = users.iter().map(|u| seen(&model.exposures, *u, &tasks)).collect();
     let requests: Vec<Request<'_>> =
         users.iter().map(|u| request(*u, &tasks, &relevance[*u as usize], &counts[*u as usize])).collect();
-    let halves = || model.ratio.halves(&model.features).unwrap();
+    let all = Users::of(&model);
+    let scorer = Scorer::new(&all).unwrap();
     let mut before = f64::INFINITY;
     for lambda in [0.0, 0.4, 0.6, 1.0] {
         let config = RerankConfig { lambda, top: Some(5), ..RerankConfig::default() };
-        let lists = Reranker::new(&model, halves(), config).unwrap().rerank(&requests).unwrap();
+        let lists = Reranker::new(&scorer, config).unwrap().rerank(&requests).unwrap();
         for (u, list) in lists.iter().enumerate() {
             for (t, candidate) in list.candidates.iter().enumerate() {
                 // Bit by bit what scoring says, and what the log says.
@@ -58,23 +61,24 @@ fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
 fn the_cap_and_strangers_on_a_real_model() {
     let world = worlds::tiny_world(6);
     let model = worlds::fit(worlds::log_of(&world), &worlds::tiny_settings()).unwrap();
-    let halves = || model.ratio.halves(&model.features).unwrap();
+    let all = Users::of(&model);
+    let scorer = Scorer::new(&all).unwrap();
     let tasks = [Some(TaskId(0)), None, Some(TaskId(2)), None];
     let relevance = [1.0, 2.0, 3.0, 4.0];
     let who = world.exposures.audience(TaskId(0)).instances[0];
     let counts = seen(&model.exposures, who, &tasks);
     for method in [Method::Fresh, Method::Mmr] {
         let config = RerankConfig { method, max_seen: Some(1), ..RerankConfig::default() };
-        let reranker = Reranker::new(&model, halves(), config).unwrap();
+        let reranker = Reranker::new(&scorer, config).unwrap();
         let lists = reranker.rerank(&[request(who, &tasks, &relevance, &counts)]).unwrap();
         let last = lists[0].places.last().unwrap();
         let capped = lists[0].candidates.iter().filter(|c| c.times_seen > 0).count();
         assert!(capped >= 1 && last.by == By::Cap, "{lists:?}");
         assert_eq!(lists[0].candidates[1].familiarity, None);
         // Nothing is known of this user: relevance decides.
-        let nobody = Request { half: None, ..request(0, &tasks, &relevance, &[0; 4]) };
+        let nobody = Request { user: None, ..request(0, &tasks, &relevance, &[0; 4]) };
         let config = RerankConfig { lambda: 0.9, ..RerankConfig::default() };
-        let lists = Reranker::new(&model, halves(), config).unwrap().rerank(&[nobody]).unwrap();
+        let lists = Reranker::new(&scorer, config).unwrap().rerank(&[nobody]).unwrap();
         assert_eq!(lists[0].places.iter().map(|p| p.index).collect::<Vec<_>>(), [3, 2, 1, 0]);
         let broken = Request { relevance: &[1.0, f64::NAN, 0.0, 0.0], ..nobody };
         let error = reranker.rerank(&[broken]).unwrap_err().to_string();

@@ -14,6 +14,7 @@ use cadet::rng::{Purpose, Rng};
 use cadet::scorer::Scorer;
 use cadet::settings::Settings;
 use cadet::store;
+use cadet::users::Users;
 use cadet::{Error, ExposuresBuilder, IdRef, Ids, Instances, Kernel, Result, TaskId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -117,9 +118,9 @@ fn saved(model: &Model) -> (TempDir, PathBuf) {
 
 /// (familiarity, quantile, p-value) of every user with every item.
 fn scores(model: &Model) -> Vec<[f32; 3]> {
-    let scorer = Scorer::new(model).unwrap();
-    let halves = scorer.halves(&model.features).unwrap();
-    let of = |task| scorer.task(task).unwrap().verdicts(&halves);
+    let users = Users::of(model);
+    let scorer = Scorer::new(&users).unwrap();
+    let of = |task| scorer.task(task).unwrap().verdicts(&users.all());
     let verdicts = tasks(model.items.len()).into_iter().flat_map(of);
     verdicts.map(|v| [v.familiarity, v.quantile, v.p_value]).collect()
 }
@@ -304,7 +305,7 @@ fn try_out(folder: &Path) -> Result<(), String> {
         }
         for task in model.scored().into_iter().take(2) {
             // What is not finite cannot be explained, and that is said without a file.
-            drop(cadet::explain::explain_known(&model, 0, task));
+            drop(cadet::explain::explain_user(&Users::of(&model), 0, task));
         }
         Ok(())
     };
@@ -461,7 +462,7 @@ fn another_version_is_refused_clearly() {
         [store::load(&folder).unwrap_err(), store::load_manifest(&folder).unwrap_err()].map(|e| e.to_string())
     };
     for error in load("version", json!(store::VERSION + 1)) {
-        assert!(error.contains("version 2 is newer") && error.contains("manifest.json"), "{error}");
+        assert!(error.contains("version 3 is newer") && error.contains("manifest.json"), "{error}");
     }
     for error in [load("version", json!(0)), load("version", json!("1"))].as_flattened() {
         assert!(error.contains("version") && error.contains("manifest.json"), "{error}");
@@ -513,16 +514,19 @@ fn store_v1_is_read_and_scores_what_it_scored() {
     assert_eq!(model.users.get(IdRef::Int(7_000_000_000)), Some(0));
     assert_eq!(model.manifest.data.feature_names, ["age", "größe", "income"]);
     assert_eq!(model.exposures.event_count(), model.manifest.data.events);
-    // A p-value counts held-out members, so a quantile that moves by rounding may move it by one of them.
-    let limits = [1e-4, 1e-4, 0.02];
+    // Quantiles are read off knots now, which are coarse where users are few and alike as here, and a p-value counts
+    // members, so it moves by a few of them.
+    let limits = [1e-4, 0.05, 0.15];
     for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
         assert!(
             f.iter().zip(e).zip(limits).all(|((f, e), limit)| (f - e).abs() < limit),
             "row {i}: {f:?}, was {e:?}"
         );
     }
-    let exact = found.iter().zip(&expected).filter(|(f, e)| (f[2] - e[2]).abs() < 1e-4).count();
-    assert!(exact * 100 >= found.len() * 95, "{exact} of {} p-values", found.len());
+    let mean = |i: usize| {
+        found.iter().zip(&expected).map(|(f, e)| (f[i] - e[i]).abs()).sum::<f32>() / found.len() as f32
+    };
+    assert!(mean(1) < 0.01 && mean(2) < 0.02, "{} {}", mean(1), mean(2));
 }
 
 /// Makes `testdata/store_v1/grown`, from the model beside it, as `make_store_v1` makes that.

@@ -4,26 +4,26 @@ use std::path::Path;
 
 use anyhow::Result;
 use cadet::model::{Model, Standing};
-use cadet::scorer::{Halves, Scorer, Verdict};
+use cadet::scorer::{Scorer, Verdict};
+use cadet::users::Users;
 use cadet::{At, Error, IdRef, TaskId, store};
 use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values, read_ids};
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::people::People;
-use super::{find_item, find_scored, id_json};
+use super::{find_item, find_scored, id_json, people, refuse_without_signal};
 use crate::args::{Audience, Global, Mode};
 use crate::output;
 
 pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
     output::not_over(args.out.as_ref(), args.filter.iter().chain(args.users.files()))?;
     let model = store::load(&args.model)?;
-    let people = People::read(&model, &args.users, &args.log)?;
+    refuse_without_signal(&model)?;
+    let people = people::read(&model, &args.users, &args.log)?;
     let places = chosen(args, &people)?;
-    let scorer = Scorer::new(&model)?;
-    let halves = scorer.halves(&people.features()?)?.select(&places);
-    let search = Search { args, model: &model, people: &people, scorer, places, halves };
+    let scorer = Scorer::new(&people)?;
+    let search = Search { args, model: &model, people: &people, scorer: &scorer, places };
     let Some(name) = &args.which.item else { return search.all(args.out.as_deref(), global) };
     let task = find_item(&model, name)?;
     match model.standing(task) {
@@ -75,12 +75,26 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
 }
 
 /// The users to choose among.
-fn chosen(args: &Audience, people: &People<'_>) -> Result<Vec<u32>> {
-    let Some(path) = &args.filter else { return Ok(people.places()) };
+fn chosen(args: &Audience, people: &Users<'_>) -> Result<Vec<u32>> {
+    let mut places = eligible(args, people)?;
+    if args.min_exposures > 0 {
+        let counts = people.exposure_counts();
+        places.retain(|u| counts[*u as usize] >= args.min_exposures);
+        if places.is_empty() {
+            let why = format!("nobody has {} exposures", args.min_exposures);
+            return Err(Error::config("min_exposures", why).into());
+        }
+    }
+    Ok(places)
+}
+
+/// Everybody, or those that --filter names.
+fn eligible(args: &Audience, people: &Users<'_>) -> Result<Vec<u32>> {
+    let Some(path) = &args.filter else { return Ok(people.all()) };
     let (ids, skipped) =
         read_ids(path, &args.log.user_col, "--user-col", args.log.skip_bad).map_err(|e| args.log.hint(e))?;
     output::warn_skipped(&skipped);
-    let mut places: Vec<u32> = (0..ids.len() as u32).filter_map(|u| people.place(ids.name(u))).collect();
+    let mut places: Vec<u32> = (0..ids.len() as u32).filter_map(|u| people.find(ids.name(u))).collect();
     let unknown = ids.len() - places.len();
     if places.is_empty() {
         let what = "none of its users is known to the model: there is nobody to choose among";
@@ -101,11 +115,10 @@ fn chosen(args: &Audience, people: &People<'_>) -> Result<Vec<u32>> {
 struct Search<'a> {
     args: &'a Audience,
     model: &'a Model,
-    people: &'a People<'a>,
-    scorer: Scorer<'a>,
+    people: &'a Users<'a>,
+    scorer: &'a Scorer<'a>,
     /// Who is chosen among.
     places: Vec<u32>,
-    halves: Halves,
 }
 
 /// One user of an audience.
@@ -118,7 +131,7 @@ struct Found {
 impl Search<'_> {
     /// The first `-n` users of an item.
     fn top(&self, task: TaskId) -> Result<Vec<Found>> {
-        let verdicts = self.scorer.task(task)?.verdicts(&self.halves);
+        let verdicts = self.scorer.task(task)?.verdicts(&self.places);
         let mut users: Vec<(Verdict, u32)> = verdicts.into_iter().zip(self.places.iter().copied()).collect();
         if self.args.exclude_seen {
             users.retain(|(_, place)| self.people.seen(*place, task).0 == 0);

@@ -2,16 +2,19 @@
 
 use anyhow::Result;
 use cadet::evaluate::{HeldOut, Limits, evaluate};
+use cadet::judge::Judgement;
 use cadet::model::Model;
+use cadet::scorer::Scorer;
 use cadet::settings::Settings;
+use cadet::users::Users;
 use cadet::{At, Error, Exposures, Ids, Instances, pipeline};
 use cadet_data::time::{self, iso};
 use cadet_data::{Cut, Log, ReadOptions, read_exposures};
 use serde_json::json;
 
-use super::columns;
 use super::eval::{given, text, write_items};
 use super::train::Watcher;
+use super::{columns, verdict};
 use crate::args::{Eval, Global};
 use crate::output::{self, count};
 use crate::settings::Usage;
@@ -29,7 +32,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         return Err(Usage(format!("--by-time {stray}: write --by-time={stray}, with =")).into());
     }
     let settings = &model.manifest.settings;
-    let settings = Settings { seed: global.seed.unwrap_or(settings.seed), ..settings.clone() };
+    let settings = Settings { seed: global.seed.unwrap_or(settings.seed), future: false, ..settings.clone() };
     let options = ReadOptions {
         columns: columns(&args.log, &args.events),
         skip_bad: args.log.skip_bad,
@@ -82,10 +85,12 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     let is_new = |task: cadet::TaskId, user: u32| fitted.exposures.audience(task).times_seen(user) == 0;
     let targets = future.filter(|t, u| had_past[u.0 as usize] && is_new(t, u.0));
     let users = active(&future, &had_past);
-    let held =
-        HeldOut { x: &fitted.features, users: &users, targets: &targets, shown: Some(&fitted.exposures) };
-    let found =
-        evaluate(&fitted.ratio, &held, &fitted.trained, settings.base, Limits::default(), settings.seed)?;
+    let held = HeldOut { instances: &users, each: 1, targets: &targets, shown: Some(&fitted.exposures) };
+    let all = Users::of(&fitted);
+    let scorer = Scorer::new(&all)?;
+    let scores = |task: cadet::TaskId, users: &[u32]| scorer.familiarity(task, users);
+    let found = evaluate(&scores, &held, &fitted.trained, settings.base, Limits::default(), settings.seed)?;
+    let verdict = Judgement::of(fitted.has_signal(), Some(&found), &[], None);
     if let Some(path) = &args.out {
         write_items(path, &args.log.item_col, &fitted.items, &found.items)?;
     }
@@ -95,6 +100,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     let before = &fitted.manifest.metrics;
     if global.json {
         return output::print_json(&json!({
+            "verdict": verdict,
             "cut": iso(from),
             "past_exposures": fitted.exposures.len(),
             "future_exposures": future.len(),
@@ -105,8 +111,9 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
             "held_out_users_in_the_past": before,
         }));
     }
-    let mut shown = format!(
-        "Trained on {} exposures before {}, measured on {} new pairs from then on.\n\
+    let mut shown = verdict::verdict(&verdict);
+    shown += &format!(
+        "\nTrained on {} exposures before {}, measured on {} new pairs from then on.\n\
          Left out: {} items that had no exposure to train on, {} users without a past to learn features from.\n\n",
         count(fitted.exposures.len()),
         iso(from),
@@ -115,11 +122,8 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         count(without_past),
     );
     shown += &text(&found, &[]).replacen("held-out users", "users active in the future", 1);
-    if let Some(auc) = before.as_ref().and_then(|m| m.exposure_auc) {
-        shown += &format!(
-            "\nThe same model on held-out users of the past: exposure AUC {auc:.3} over {} items.\n",
-            count(auc.count)
-        );
+    if let Some(auc) = before.as_ref().and_then(|m| m.auc) {
+        shown += &format!("\nThe same model on held-out users of the past: AUC {auc:.3}.\n");
     }
     output::print(&shown)
 }

@@ -13,6 +13,7 @@ use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
 use cadet::store;
 use cadet::synth::{World, WorldConfig};
+use cadet::users::Users;
 use cadet::{Error, IdRef};
 use cadet_data::{Kind, TableWriter, Values};
 use serde::Serialize;
@@ -22,11 +23,35 @@ use super::train::{Watcher, fill_costs};
 use crate::args::{Demo, Global};
 use crate::{cost, output, report};
 
+/// What a model of the demo starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Door {
+    /// Users' features are given.
+    Features,
+    /// The same, with embeddings that start at random.
+    RandomStart,
+    /// The log alone: features are learned from it.
+    IdsAlone,
+}
+
+impl Door {
+    pub(crate) const ALL: [Self; 3] = [Self::Features, Self::RandomStart, Self::IdsAlone];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Features => "users' features given",
+            Self::RandomStart => "the same, embeddings start at random",
+            Self::IdsAlone => "ids alone, features learned",
+        }
+    }
+}
+
 /// One model against the truth, on users it was never trained on.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Against {
     pub(crate) seed: u64,
-    pub(crate) init: Init,
+    pub(crate) door: Door,
     pub(crate) agreement: Agreement,
     pub(crate) seconds: f64,
 }
@@ -43,15 +68,20 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     'worlds: for s in seed..seed.saturating_add(args.worlds.max(1)) {
         let (users, items, exposures) = (args.users, args.items, args.exposures);
         let world = WorldConfig { users, items, exposures, seed: s, ..WorldConfig::default() }.make()?;
-        for init in [Init::Learned, Init::Random] {
+        for door in Door::ALL {
+            let init = if door == Door::RandomStart { Init::Random } else { Init::Learned };
             let settings = Settings { seed: s, init, ..Settings::default() };
             let (started, cpu) = (Instant::now(), cost::cpu_seconds());
-            let mut model = pipeline::fit(world.log()?, &settings, &mut Watcher::new(None, false))?;
+            let mut log = world.log()?;
+            if door == Door::IdsAlone {
+                log.features = None;
+            }
+            let mut model = pipeline::fit(log, &settings, &mut Watcher::new(None, false))?;
             let seconds = started.elapsed().as_secs_f64();
             fill_costs(&mut model, started, cpu);
             results.push(Against {
                 seed: s,
-                init,
+                door,
                 agreement: agreement(world.estimates_and_truths(&model)?.into_iter()),
                 seconds,
             });
@@ -111,58 +141,44 @@ fn write_log(world: &World, model: &Model, out: &Path) -> Result<()> {
 }
 
 /// Mean and spread of a figure over the seeds of one way to start.
-pub(crate) fn over_seeds(results: &[Against], init: Init, figure: fn(&Against) -> f64) -> Option<Summary> {
-    Summary::of(results.iter().filter(|r| r.init == init).map(figure))
+pub(crate) fn over_seeds(results: &[Against], door: Door, figure: fn(&Against) -> f64) -> Option<Summary> {
+    Summary::of(results.iter().filter(|r| r.door == door).map(figure))
 }
 
 fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: Instant) -> Result<String> {
     let m = &model.manifest;
     let mut text = format!(
-        "A generated world: {} users, {} items, {} exposures, and every true log q/p known.\n\
+        "A generated world: {} users, {} items, {} events, and every true log q/p known.\n\
          The true log ratio against the estimate, on test users that were never trained on:\n\n",
         output::count(m.data.users),
         output::count(m.data.items),
         output::count(m.data.events),
     );
     let mut rows = Vec::new();
-    for (init, name) in [(Init::Learned, "learned (cadet's default)"), (Init::Random, "random")] {
+    for door in Door::ALL {
         let shown = |figure: fn(&Against) -> f64, digits: usize| {
-            over_seeds(results, init, figure).map_or("none".into(), |s| format!("{s:.digits$}"))
+            over_seeds(results, door, figure).map_or("none".into(), |s| format!("{s:.digits$}"))
         };
         rows.push(vec![
-            name.into(),
+            door.name().into(),
             shown(|r| r.agreement.correlation, 3),
             shown(|r| r.agreement.rmse, 3),
             shown(|r| r.seconds, 1),
         ]);
     }
-    text += &output::table(&["embeddings start", "correlation", "RMSE", "seconds"], &rows);
-    let gains: Vec<f64> = results
-        .iter()
-        .filter(|r| r.init == Init::Learned)
-        .filter_map(|l| {
-            let random = results.iter().find(|r| r.init == Init::Random && r.seed == l.seed)?;
-            Some(l.agreement.correlation - random.agreement.correlation)
-        })
-        .collect();
-    if let Some(gain) = Summary::of(gains) {
+    text += &output::table(&["what is known", "correlation", "RMSE", "seconds"], &rows);
+    if let Some(verdict) = &m.verdict {
         text += &format!(
-            "\nGain of learned over random, world by world: {:+.3} ± {:.3} in correlation ({} worlds).\n",
-            gain.mean, gain.sd, gain.count
+            "\nWithout knowing the truth, of the first model:\n\n{}",
+            super::verdict::verdict(verdict)
         );
     }
-    if let Some(auc) = m.metrics.as_ref().and_then(|e| e.exposure_auc) {
-        text += &format!(
-            "Without knowing the truth: exposure AUC {auc:.3} over {} items.\n",
-            output::count(auc.count)
-        );
-    }
-    let scorer = Scorer::new(model)?;
-    let halves = scorer.halves(&model.features)?;
+    let users = Users::of(model);
+    let scorer = Scorer::new(&users)?;
     text += "\nThree items, with their most common and their freshest users (familiarity, truth in brackets):\n\n";
     let mut rows = Vec::new();
     for task in report::three_items(model) {
-        let verdicts = scorer.task(task)?.verdicts(&halves);
+        let verdicts = scorer.task(task)?.verdicts(&users.all());
         let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
         order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));
         let show = |u: u32| {

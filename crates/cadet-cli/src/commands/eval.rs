@@ -3,18 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cadet::evaluate::{Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc};
+use cadet::evaluate::{
+    Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc, on_new_users,
+};
+use cadet::judge::Judgement;
 use cadet::metrics::Summary;
 use cadet::model::{Model, Standing};
+use cadet::scorer::Scorer;
 use cadet::split::Part;
-use cadet::{Error, IdRef, Ids, InstanceId, Instances, TaskId, store};
+use cadet::users::{Others, Users};
+use cadet::{At, Error, IdRef, Ids, Instances, Names, TaskId, store};
 use cadet_data::{
     Kind, LabelColumn, Labels, Log, ReadOptions, TableWriter, Values, movielens, read_exposures_into,
     read_labels,
 };
 use serde_json::json;
 
-use super::{columns, people};
+use super::{columns, people, verdict};
 use crate::args::{Eval, Global};
 use crate::output;
 
@@ -25,7 +30,10 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
         return super::by_time::run(args, cut, &model, global);
     }
     let columns = columns(&args.log, &args.events);
-    let options = ReadOptions { columns, skip_bad: args.log.skip_bad, ..ReadOptions::default() };
+    let half_life = model.manifest.settings.half_life;
+    let now = half_life.map(|_| model.manifest.data.latest);
+    let options =
+        ReadOptions { columns, skip_bad: args.log.skip_bad, half_life, now, ..ReadOptions::default() };
     let bar = output::bar("reading", None);
     let log = read_exposures_into(model.users.clone(), model.items.clone(), &args.data, &options, &|p| {
         bar.set_message(format!("{} rows", output::count(p.rows)));
@@ -34,10 +42,8 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     bar.finish_and_clear();
     output::warn_skipped(&log.skipped);
     let held = hold_out(&model, &log, args)?;
-    let view = HeldOut { x: &held.x, users: &held.users, targets: &held.targets, shown: held.shown.as_ref() };
     let measured = measured(&model, &held);
-    let found =
-        evaluate(&model.ratio, &view, &measured, model.manifest.settings.base, Limits::default(), seed)?;
+    let found = held.evaluate(&model, &log, &measured, seed)?;
     let labels = match &args.labels {
         Some(path) => label_aucs(&model, &log, &held, &measured, path, &args.log.user_col)?,
         None => Vec::new(),
@@ -45,22 +51,65 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     if let Some(path) = &args.out {
         write_items(path, &args.log.item_col, &log.items, &found.items)?;
     }
+    let verdict = Judgement::of(model.has_signal(), Some(&found), &[], None);
     if global.json {
         let labels: Vec<_> = labels
             .iter()
             .map(|(label, rule, auc)| json!({"label": label, "rule": rule, "auc": auc}))
             .collect();
-        return output::print_json(&json!({"evaluation": found, "labels": labels}));
+        return output::print_json(&json!({"verdict": verdict, "evaluation": found, "labels": labels}));
     }
-    output::print(&text(&found, &labels))
+    output::print(&format!("{}\n{}", verdict::verdict(&verdict), text(&found, &labels)))
 }
 
-/// What users that the model was not trained on were exposed to.
+/// Users that the model was not trained on, and what they were exposed to.
 struct Held {
-    x: Instances,
+    /// Their names.
+    ids: Ids,
+    /// Their numbers in the log.
     users: Vec<u32>,
-    targets: cadet::Exposures,
-    shown: Option<cadet::Exposures>,
+    /// Numbered as `ids`, items as in the log.
+    exposures: cadet::Exposures,
+    /// Features of those that the model does not know, where features are given.
+    others: Option<(Ids, Instances)>,
+}
+
+impl Held {
+    /// These users among those that the model can score.
+    fn known<'a>(&self, model: &'a Model) -> Result<Users<'a>> {
+        let others = match &self.others {
+            Some((ids, features)) => Some(Others::given(model, ids.clone(), features.clone())?),
+            None if model.factors.is_some() => {
+                let known = model.items.len();
+                let exposures = self.exposures.filter(|t, _| (t.0 as usize) < known);
+                Some(Others::folded_in(model, self.ids.clone(), exposures)?)
+            }
+            None => None,
+        };
+        Ok(Users::with(model, others))
+    }
+
+    fn evaluate(&self, model: &Model, log: &Log, measured: &[bool], seed: u64) -> Result<Evaluation> {
+        if model.factors.is_some() {
+            let (users, items) = (self.ids.names(), log.items.names());
+            return Ok(on_new_users(model, users, items, &self.exposures, measured, seed)?);
+        }
+        let users = self.known(model)?;
+        let scorer = Scorer::new(&users)?;
+        let numbers = self.numbers(&users);
+        let scores = |task: TaskId, instances: &[u32]| {
+            let users: Vec<u32> = instances.iter().map(|i| numbers[*i as usize]).collect();
+            scorer.familiarity(task, &users)
+        };
+        let instances: Vec<u32> = (0..self.ids.len() as u32).collect();
+        let held = HeldOut { instances: &instances, each: 1, targets: &self.exposures, shown: None };
+        Ok(evaluate(&scores, &held, measured, model.manifest.settings.base, Limits::default(), seed)?)
+    }
+
+    /// The number of each among those that can be scored.
+    fn numbers(&self, users: &Users<'_>) -> Vec<u32> {
+        (0..self.ids.len() as u32).map(|u| users.find(self.ids.name(u)).unwrap_or_default()).collect()
+    }
 }
 
 /// Which items can be measured on these users: trained ones always, added ones where no held-out user is the model's own,
@@ -73,7 +122,7 @@ fn measured(model: &Model, held: &Held) -> Vec<bool> {
     }
     let is_added =
         |t: TaskId| measured.get(t.0 as usize) == Some(&false) && model.standing(t) == Standing::Added;
-    let left_out = held.targets.audiences().filter(|(t, a)| !a.instances.is_empty() && is_added(*t));
+    let left_out = held.exposures.audiences().filter(|(t, a)| !a.instances.is_empty() && is_added(*t));
     let (items, pairs) =
         left_out.fold((0, 0), |(items, pairs), (_, a)| (items + 1, pairs + a.instances.len()));
     if items > 0 {
@@ -94,58 +143,45 @@ pub(super) fn given(args: &Eval, model: &Model) -> Result<Option<(Ids, Instances
 
 /// Held out are those of the data who are the model's test users, or who were not there in training.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
-    let extra = given(args, model)?;
+    let others = given(args, model)?;
     let rule = model.manifest.settings.split()?;
     let (known, trained) = (model.users.len() as u32, model.trained_users() as u32);
-    let is_held = |u: u32| u >= trained || rule.part(log.users.name(u)) == Part::Test;
-    let mut flags = vec![false; log.users.len()];
-    log.exposures.instances().iter().for_each(|u| flags[*u as usize] = true);
-    let mut users: Vec<u32> =
-        (0..log.users.len() as u32).filter(|u| flags[*u as usize] && is_held(*u)).collect();
-    flags.fill(false);
-    let (x, shown) = match &model.factors {
-        // Features come from half of a user's exposures, and the other half is measured on.
-        Some(factors) => {
-            let shown = log
-                .exposures
-                .filter(|t, u| is_held(u.0) && rule.is_shown(log.users.name(u.0), log.items.name(t.0)));
-            let mut x = factors.fold_in(&shown)?;
-            model.standard.apply(&mut x)?;
-            (x, Some(shown))
-        }
-        None => {
-            let width = model.features.width();
-            let mut rows = model.features.values().to_vec();
-            rows.resize(log.users.len() * width, 0.0);
-            let mut missing = vec![false; log.users.len()];
-            missing[known as usize..].fill(true);
-            if let Some((ids, features)) = &extra {
-                for u in 0..ids.len() as u32 {
-                    if let Some(place) = log.users.get(ids.name(u)) {
-                        rows[place as usize * width..][..width].copy_from_slice(features.row(u));
-                        missing[place as usize] = false;
-                    }
-                }
-            }
-            let without = missing.iter().filter(|m| **m).count();
-            if without > 0 {
-                tracing::warn!("{} users are new and have no features: give --users", output::count(without));
-                users.retain(|u| !missing[*u as usize]);
-            }
-            (Instances::new(width, rows)?, None)
-        }
-    };
-    if users.is_empty() {
-        let why =
-            "every user in the data was trained on: train with --test above 0, or give data of other users";
-        return Err(Error::config("evaluation", why).into());
+    let mut keep = vec![false; log.users.len()];
+    log.exposures.instances().iter().for_each(|u| keep[*u as usize] = true);
+    for (u, keep) in (0u32..).zip(&mut keep) {
+        let held_out = !model.manifest.refitted && rule.part(log.users.name(u)) == Part::Test;
+        *keep &= u >= trained || held_out;
     }
-    users.iter().for_each(|u| flags[*u as usize] = true);
-    let hidden = |t: cadet::TaskId, u: InstanceId| {
-        shown.is_none() || !rule.is_shown(log.users.name(u.0), log.items.name(t.0))
+    if model.factors.is_none() {
+        let has = |u: u32| others.as_ref().is_some_and(|(ids, _)| ids.get(log.users.name(u)).is_some());
+        let without: Vec<u32> =
+            (known..log.users.len() as u32).filter(|u| keep[*u as usize] && !has(*u)).collect();
+        if !without.is_empty() {
+            tracing::warn!(
+                "{} users are new and have no features: give --users",
+                output::count(without.len())
+            );
+            without.iter().for_each(|u| keep[*u as usize] = false);
+        }
+    }
+    let users: Vec<u32> = (0..log.users.len() as u32).filter(|u| keep[*u as usize]).collect();
+    let Some(first) = args.data.first().filter(|_| users.is_empty()) else {
+        let mut ids = Ids::new();
+        if matches!(log.users.names(), Names::Str { .. }) {
+            ids.promote();
+        }
+        for user in &users {
+            ids.intern(log.users.name(*user))?;
+        }
+        return Ok(Held { ids, users, exposures: log.exposures.keep_instances(&keep), others });
     };
-    let targets = log.exposures.filter(|t, u| flags[u.0 as usize] && hidden(t, u));
-    Ok(Held { x, users, targets, shown })
+    let what = match model.manifest.refitted {
+        true => {
+            "every user in it was trained on, by --refit: `cadet inspect` has what was measured before; give data of other users"
+        }
+        false => "every user in it was trained on: train with --test above 0, or give data of other users",
+    };
+    Err(Error::data(first, At::File, what).into())
 }
 
 /// Gender, age and occupation from the users of a MovieLens folder.
@@ -183,7 +219,15 @@ fn label_aucs(
     path: &Path,
     user_col: &str,
 ) -> Result<Vec<LabelAuc>> {
-    let scores = model.ratio.scores(&held.x)?;
+    let users = held.known(model)?;
+    let scorer = Scorer::new(&users)?;
+    let numbers = held.numbers(&users);
+    let mut of_log = vec![0; log.users.len()];
+    held.users.iter().zip(&numbers).for_each(|(u, n)| of_log[*u as usize] = *n);
+    let scores = |task: TaskId, users: &[u32]| {
+        let users: Vec<u32> = users.iter().map(|u| of_log[*u as usize]).collect();
+        scorer.familiarity(task, &users)
+    };
     let labels = match movielens::is_folder(path) {
         true => movielens_labels(path)?,
         false => read_labels(path, user_col)?,
@@ -212,13 +256,44 @@ fn label_aucs(
 }
 
 pub(crate) fn write_items(path: &Path, item_col: &str, ids: &Ids, items: &[ItemAuc]) -> Result<()> {
-    let columns = [(item_col, Kind::Id), ("held_out_exposures", Kind::U32), ("exposure_auc", Kind::F64)];
+    let columns = [
+        (item_col, Kind::Id),
+        ("held_out_exposures", Kind::U32),
+        ("auc", Kind::F64),
+        ("exposure_auc", Kind::F64),
+    ];
     let mut writer = TableWriter::create(path, None, &columns)?;
     let names: Vec<IdRef<'_>> = items.iter().map(|i| ids.name(i.task.0)).collect();
     let sizes: Vec<u32> = items.iter().map(|i| i.exposures as u32).collect();
     let aucs: Vec<f64> = items.iter().map(|i| i.auc).collect();
-    writer.write(&[Values::Id(&names), Values::U32(&sizes), Values::F64(&aucs)])?;
+    let population: Vec<f64> = items.iter().map(|i| i.against_population).collect();
+    writer.write(&[Values::Id(&names), Values::U32(&sizes), Values::F64(&population), Values::F64(&aucs)])?;
     Ok(writer.finish()?)
+}
+
+/// What users get by how much is known of them.
+fn by_activity(found: &Evaluation) -> String {
+    if found.by_activity.is_empty() {
+        return String::new();
+    }
+    let row = |b: &cadet::evaluate::ActivityBucket| {
+        vec![
+            if b.from < b.to { format!("{}–{}", b.from, b.to) } else { b.from.to_string() },
+            output::count(b.pairs),
+            format!("{:.2}", b.spread),
+            format!("{:+.4}", -b.gain),
+            format!("{:.3}", b.calibration_error),
+        ]
+    };
+    let rows: Vec<Vec<String>> = found.by_activity.iter().map(row).collect();
+    let header = [
+        "exposures that describe a user",
+        "pairs",
+        "spread of scores",
+        "nats gained a pair",
+        "calibration error",
+    ];
+    format!("\nBy how much is known of the user:\n{}", output::table(&header, &rows))
 }
 
 pub(crate) fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
@@ -227,29 +302,15 @@ pub(crate) fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
         output::count(found.users),
         output::count(found.exposures)
     );
-    let auc = found.exposure_auc.map_or("none".into(), |a| format!("{a:.3}"));
-    let items = found.exposure_auc.map_or(0, |a| a.count);
-    let rows = vec![
-        vec![
-            "exposure AUC".into(),
-            auc,
-            format!("mean ± sd over {} items, chance 0.5", output::count(items)),
-        ],
-        vec![
-            "contrastive loss".into(),
-            format!("{:.4}", found.loss),
-            format!("chance {:.4}", found.chance_loss),
-        ],
-        vec!["calibration error".into(), format!("{:.3}", found.calibration.error), "0 is perfect".into()],
-    ];
-    text += &output::table(&["measure", "value", ""], &rows);
+    text += &verdict::measures(found, &[], None);
     let sizes: Vec<Vec<String>> = found
         .by_size
         .iter()
         .map(|b| vec![format!("{}–{}", b.from, b.to), output::count(b.auc.count), format!("{:.3}", b.auc)])
         .collect();
     text += "\nBy held-out exposures of the item:\n";
-    text += &output::table(&["exposures", "items", "exposure AUC"], &sizes);
+    text += &output::table(&["exposures", "items", "AUC, users once (± over items)"], &sizes);
+    text += &by_activity(found);
     let bins: Vec<Vec<String>> = found
         .calibration
         .bins

@@ -1,15 +1,15 @@
 //! `cadet explain`: why is a user this familiar with an item?
 
 use anyhow::Result;
-use cadet::explain::{Explanation, Subject, TOLERANCE, explain, nearest};
+use cadet::explain::{Explanation, TOLERANCE, explain_user, nearest};
 use cadet::model::Model;
 use cadet::scorer::{Scorer, Verdict};
+use cadet::users::Users;
 use cadet::{TaskId, store};
 use cadet_data::time::iso;
 use serde_json::json;
 
-use super::people::People;
-use super::{find_scored, id_json};
+use super::{find_scored, id_json, people, refuse_without_signal};
 use crate::args::{Explain, Global};
 use crate::{output, report};
 
@@ -55,17 +55,14 @@ pub(crate) struct Near {
 /// Takes the score of somebody apart.
 pub(crate) fn of_pair(
     model: &Model,
-    people: &People<'_>,
+    people: &Users<'_>,
     place: u32,
     task: TaskId,
     near: usize,
 ) -> Result<Explained> {
-    let x = people.row(place);
-    let from = people.folded_from(place)?;
-    let parts = explain(model, Subject { x, seen: &from }, task)?;
-    let scorer = Scorer::new(model)?;
-    let halves = scorer.halves(&cadet::Instances::new(x.len(), x.to_vec())?)?;
-    let verdict = scorer.task(task)?.verdicts(&halves)[0];
+    let parts = explain_user(people, place, task)?;
+    let scorer = Scorer::new(people)?;
+    let verdict = scorer.task(task)?.verdicts(&[place])[0];
     let item = |t: TaskId| model.items.name(t.0).to_string();
     let names = &model.manifest.data.feature_names;
     let feature = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("feature {}", i + 1));
@@ -86,9 +83,8 @@ pub(crate) fn of_pair(
     kinds.retain(|kind| !kind.parts.is_empty());
     kinds.iter_mut().for_each(|kind| kind.parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs())));
     let near = nearest(model, task, near)?.into_iter().map(|(t, cosine)| {
-        let mut familiarity = [0.0];
-        model.ratio.familiarity(t, &halves, &mut familiarity);
-        Near { item: item(t), cosine, familiarity: familiarity[0], seen: people.seen(place, t) }
+        let familiarity = scorer.familiarity(t, &[place])[0];
+        Near { item: item(t), cosine, familiarity, seen: people.seen(place, t) }
     });
     let near = near.collect();
     let (user, seen) = (people.name(place).to_string(), people.seen(place, task));
@@ -98,8 +94,9 @@ pub(crate) fn of_pair(
 pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let model = store::load(&args.model)?;
-    let people = People::read(&model, &args.users, &args.log)?;
-    let place = people.find(&args.user)?;
+    refuse_without_signal(&model)?;
+    let people = people::read(&model, &args.users, &args.log)?;
+    let place = people::find(&people, &args.user, &args.users)?;
     let task = find_scored(&model, &args.item)?;
     let explained = of_pair(&model, &people, place, task, args.number)?;
     if let Some(path) = &args.report {
@@ -135,6 +132,7 @@ pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
             "user_rest": parts.user_rest,
             "seed_tasks": list("Seed tasks that answer to the item's audience"),
             "item_rest": parts.item_rest,
+            "normaliser": parts.normaliser,
             "sum": parts.sum(),
             "tolerance": TOLERANCE,
         },
@@ -172,6 +170,9 @@ fn text(explained: &Explained, count: usize) -> String {
         false => "what training moved the item's embedding by",
     };
     rows.push(vec![rest.into(), signed(parts.item_rest)]);
+    if parts.normaliser != 0.0 {
+        rows.push(vec!["that this user's propensities add up to 1".into(), signed(parts.normaliser)]);
+    }
     rows.push(vec!["sum".into(), signed(parts.sum())]);
     text += &output::table(&["part", "adds"], &rows);
     let rows: Vec<Vec<String>> = near

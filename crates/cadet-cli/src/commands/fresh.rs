@@ -4,15 +4,15 @@ use anyhow::{Result, bail};
 use cadet::calibrate::Basis;
 use cadet::decide::{Rule, adjusted};
 use cadet::model::Model;
-use cadet::scorer::{Halves, Scorer, Verdict};
+use cadet::scorer::{Scorer, Verdict};
+use cadet::users::Users;
 use cadet::{IdRef, TaskId, store};
 use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values};
 use rayon::prelude::*;
 use serde_json::json;
 
-use super::people::People;
-use super::{find_scored, id_json};
+use super::{find_scored, id_json, people, refuse_without_signal};
 use crate::args::{Fresh, Global, LogFlags};
 use crate::output;
 
@@ -28,10 +28,10 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
     rule.check()?;
     output::not_over(args.out.as_ref(), args.users.files())?;
     let model = store::load(&args.model)?;
-    let people = People::read(&model, &args.users, &args.log)?;
-    let scorer = Scorer::new(&model)?;
-    let halves = scorer.halves(&people.features()?)?;
-    let job = Job { model: &model, people, scorer, halves };
+    refuse_without_signal(&model)?;
+    let users = people::read(&model, &args.users, &args.log)?;
+    let scorer = Scorer::new(&users)?;
+    let job = Job { model: &model, people: &users, scorer: &scorer };
     let tasks = match &args.which.item {
         Some(name) => vec![find_scored(&model, name)?],
         None => model.scored(),
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
     let mut writer = args.out.as_deref().map(|path| table(path, &args.log)).transpose()?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     let bar = output::bar("flagging", Some(tasks.len() as u64));
-    let places = job.people.places();
+    let places = job.people.all();
     let mut totals = Totals::default();
     let mut shown = None;
     for group in tasks.chunks(4 * rayon::current_num_threads()) {
@@ -86,10 +86,8 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
 /// What is known of everybody and every item.
 struct Job<'a> {
     model: &'a Model,
-    people: People<'a>,
-    scorer: Scorer<'a>,
-    /// Of everybody, place by place.
-    halves: Halves,
+    people: &'a Users<'a>,
+    scorer: &'a Scorer<'a>,
 }
 
 /// The flagged users of one item, freshest first.
@@ -97,7 +95,11 @@ struct Flagged {
     task: TaskId,
     tested: usize,
     basis: Basis,
-    held_out: usize,
+    members: usize,
+    /// The smallest p-value that there can be.
+    smallest: f32,
+    /// The smallest rate that would flag somebody.
+    first_rate: Option<f64>,
     users: Vec<(u32, Verdict, f64, Seen)>,
 }
 
@@ -118,16 +120,25 @@ fn flag(
         .collect();
     let ready = job.scorer.task(task)?;
     let numbers: Vec<u32> = tested.iter().map(|(place, _)| *place).collect();
-    let verdicts = ready.verdicts(&job.halves.select(&numbers));
+    let verdicts = ready.verdicts(&numbers);
     let adjusted = adjusted(verdicts.iter().map(|v| v.p_value));
     let flags = rule.flags(&verdicts, &adjusted);
+    let first_rate = adjusted.iter().copied().reduce(f64::min);
     let all = tested.iter().zip(verdicts).zip(adjusted).zip(flags);
     let mut users: Vec<(u32, Verdict, f64, Seen)> = all
         .filter(|(_, flag)| *flag)
         .map(|((((place, seen), verdict), adjusted), _)| (*place, verdict, adjusted, *seen))
         .collect();
     users.sort_by(|a, b| a.1.familiarity.total_cmp(&b.1.familiarity).then(a.0.cmp(&b.0)));
-    Ok(Flagged { task, tested: tested.len(), basis: ready.basis(), held_out: ready.held_out(), users })
+    Ok(Flagged {
+        task,
+        tested: tested.len(),
+        basis: ready.basis(),
+        members: ready.members(),
+        smallest: ready.smallest(),
+        first_rate,
+        users,
+    })
 }
 
 fn table(path: &std::path::Path, log: &LogFlags) -> Result<TableWriter> {
@@ -171,9 +182,21 @@ impl Flagged {
         };
         json!({
             "item_id": id_json(job.model.items.name(self.task.0)), "rule": rule, "tested": self.tested,
-            "flagged": self.users.len(), "p_values_from": self.basis, "held_out": self.held_out,
+            "flagged": self.users.len(), "p_values_from": self.basis, "members": self.members, "smallest_p_value": self.smallest,
+            "first_rate": self.first_rate,
             "users": self.users.iter().map(user).collect::<Vec<_>>(),
         })
+    }
+
+    /// Why nobody is flagged, and which rate would flag the first user.
+    fn why_nobody(&self, rate: f64) -> String {
+        let Some(first) = self.first_rate else { return "Nobody was tested.\n".into() };
+        let why = match f64::from(self.smallest) {
+            smallest if smallest > rate => format!("No p-value here can be below {}", short(smallest)),
+            _ if first < 0.5 => "The evidence is not strong enough for this rate".into(),
+            _ => "Who has not seen it looks much like its audience: there is too little signal".into(),
+        };
+        format!("{why}. The first user would be flagged at --fdr {}.\n", short(first))
     }
 
     fn text(&self, job: &Job<'_>, rule: Rule, most: usize) -> String {
@@ -185,23 +208,17 @@ impl Flagged {
         );
         if let Rule::FalseDiscovery(rate) = rule {
             text += &format!(
-                "At most {} % of them are expected to be of its audience; p-values rest on {} held-out members{}.\n",
+                "At most {} % of them are expected to be of its audience; p-values rest on {} members{}.\n",
                 output::percent(rate),
-                output::count(self.held_out),
+                output::count(self.members),
                 match self.basis {
-                    Basis::Own => "",
+                    Basis::Own => " of it",
                     Basis::Similar => " of similar items, so the rate holds as far as these are alike",
                     Basis::All => " of all items, so the rate is a rough guide",
                 }
             );
             if self.users.is_empty() {
-                let needed = (self.tested as f64 / (rate * (self.held_out + 1) as f64)).ceil();
-                text += &format!(
-                    "No p-value can be below 1/{}, so at least {} users would have to have that one: raise --fdr, or \
-                     hold out more users (cadet train --valid).\n",
-                    self.held_out + 1,
-                    output::count(needed as u64)
-                );
+                text += &self.why_nobody(rate);
             }
         }
         let rows: Vec<Vec<String>> = self
@@ -234,8 +251,18 @@ impl Flagged {
     }
 }
 
+/// A rate, rounded up to two digits that count.
+fn short(rate: f64) -> String {
+    let unit = 10f64.powf(rate.max(1e-9).log10().floor() - 1.0);
+    let rounded = (rate / unit).ceil() * unit;
+    let digits = (1.0 - rounded.log10().floor()).max(2.0) as usize;
+    format!("{rounded:.digits$}")
+}
+
 #[derive(Default)]
 struct Totals {
+    /// The smallest rate at which any item would have somebody flagged.
+    first_rate: Option<f64>,
     items: usize,
     tested: usize,
     flagged: usize,
@@ -245,6 +272,7 @@ struct Totals {
 impl Totals {
     fn add(&mut self, item: &Flagged) {
         self.items += 1;
+        self.first_rate = [self.first_rate, item.first_rate].into_iter().flatten().reduce(f64::min);
         self.tested += item.tested;
         self.flagged += item.users.len();
         self.pooled += usize::from(item.basis != Basis::Own);
@@ -255,15 +283,21 @@ impl Totals {
         let pooled = match self.pooled {
             0 => String::new(),
             n => format!(
-                " {} of {} items have too few held-out users of their own, so for them it holds as far as similar \
+                " {} of {} items have too few members of their own, so for them it holds as far as similar \
                  items are alike.",
                 output::count(n),
                 output::count(self.items)
             ),
         };
         let percent = output::percent(rate);
+        let nobody = match (self.flagged, self.first_rate) {
+            (0, Some(first)) => {
+                format!(" Nobody stands out at that rate; the first would at --fdr {}.", short(first))
+            }
+            _ => String::new(),
+        };
         format!(
-            "Item by item, at most {percent} % of the flagged are expected to be of the item's audience.{pooled}"
+            "Item by item, at most {percent} % of the flagged are expected to be of the item's audience.{pooled}{nobody}"
         )
     }
 }

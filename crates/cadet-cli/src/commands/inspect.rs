@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
         }
         None => "random".into(),
     };
-    let best = &m.history.epochs[m.history.best - 1];
+    let best = m.history.epochs.get(m.history.best.wrapping_sub(1));
     let mut rows = vec![
         row("made by", format!("cadet {} ({} kernel), folder version {}", m.cadet, m.kernel, m.version)),
         row("trained on", m.data.sources.join(", ")),
@@ -53,27 +53,42 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
                 }
             ),
         ),
-        row("net", format!("{} + {} → {:?} → 1", m.data.features, s.embedding, s.hidden)),
+        row(
+            "net",
+            format!(
+                "{} + {} → {:?} → 1{}",
+                m.data.features,
+                s.embedding,
+                s.hidden,
+                match s.ensemble {
+                    1 => String::new(),
+                    n => format!(", the mean of {n}"),
+                }
+            ),
+        ),
         row("embeddings", init),
         row(
             "kept",
-            format!(
-                "epoch {} of {}, training loss {:.4}",
-                m.history.best,
-                m.history.epochs.len(),
-                best.train_loss
-            ),
+            best.map_or("nothing: no signal".into(), |best| {
+                let of = m.history.epochs.len();
+                format!("epoch {} of {of}, training loss {:.4}", m.history.best, best.train_loss)
+            }),
         ),
     ];
     if let Some(metrics) = &m.metrics {
-        let auc = metrics.exposure_auc.map(|a| format!("{a:.3} over {} items", count(a.count)));
-        rows.push(row("exposure AUC", auc.unwrap_or_else(|| "none".into())));
+        if let Some(auc) = metrics.auc {
+            rows.push(row("AUC", format!("{auc:.3} against the population of exposures")));
+        }
+        let auc = metrics.exposure_auc.map(|a| format!("{:.3}, mean over {} items", a.mean, count(a.count)));
+        rows.push(row("AUC, users once", auc.unwrap_or_else(|| "none".into())));
         rows.push(row("test loss", format!("{:.4} (chance {:.4})", metrics.loss, metrics.chance_loss)));
+        rows.push(row("calibration", format!("off by {:.3}", metrics.calibration.error)));
     }
     rows.push(row("seed", s.seed.to_string()));
     rows.push(row("data sha256", m.data.sha256.clone()));
     let width = rows.iter().map(|r| r[0].chars().count()).max().unwrap_or(0);
-    let mut text: String = rows.iter().map(|r| format!("  {:width$}  {}\n", r[0], r[1])).collect();
+    let mut text = m.verdict.as_ref().map_or(String::new(), |v| super::verdict::verdict(v) + "\n");
+    text += &rows.iter().map(|r| format!("  {:width$}  {}\n", r[0], r[1])).collect::<String>();
     let mut sizes: Vec<(usize, u32)> =
         model.exposures.audiences().map(|(t, a)| (a.instances.len(), t.0)).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));

@@ -48,7 +48,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             sources: news.sources.iter().map(|s| s.path.display().to_string()).chain(named).collect(),
         },
     )?;
-    news.warn(&added, &model);
+    news.warn(&added);
     let News { repeated, strangers, .. } = news;
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
@@ -117,7 +117,7 @@ struct News {
 
 impl News {
     /// Says what was left out, and what may have counted twice.
-    fn warn(&self, added: &Added, model: &Model) {
+    fn warn(&self, added: &Added) {
         let News { had_ids, had_others, twice, repeated, without_ids, strangers, sources } = self;
         if *repeated > 0 {
             tracing::warn!("left out {} whose event_id was there before", many(*repeated, "row"));
@@ -147,12 +147,11 @@ impl News {
                 "left out {} of {} that the model does not know: {}",
                 many(strangers.rows, "exposure"),
                 many(strangers.users, "user"),
-                match &model.factors {
-                    Some(_) => "it learns features from exposures, and only when it is trained",
-                    None if *without_ids > 0 => {
+                match *without_ids > 0 {
+                    true => {
                         "add their rows, and not the others again, with --users for their features (these files have no event_id)"
                     }
-                    None => "add these files again with --users for their features",
+                    false => "add these files again with --users for their features",
                 }
             );
         }
@@ -196,7 +195,8 @@ fn read(args: &ItemsAdd, model: &mut Model, users: Ids) -> Result<Log> {
         half_life,
         now: half_life.map(|_| model.manifest.data.latest),
         seen: std::mem::take(&mut model.events),
-        known_users_only: true,
+        // Where features are learned, new users are folded in from what they saw.
+        known_users_only: model.factors.is_none(),
         may_be_empty: true,
         ..ReadOptions::default()
     };

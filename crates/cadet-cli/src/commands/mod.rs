@@ -9,12 +9,14 @@ pub(crate) mod fresh;
 pub(crate) mod inspect;
 pub(crate) mod items;
 pub(crate) mod people;
+mod repeats;
 pub(crate) mod rerank;
 pub(crate) mod score;
 pub(crate) mod similar;
 pub(crate) mod simulate;
 pub(crate) mod train;
 pub(crate) mod user;
+pub(crate) mod verdict;
 
 use anyhow::Result;
 use cadet::model::{Model, Standing};
@@ -51,6 +53,16 @@ impl LogFlags {
             other => other,
         }
     }
+}
+
+/// Refuses to rank where a model has nothing to rank by.
+fn refuse_without_signal(model: &Model) -> Result<()> {
+    if model.has_signal() {
+        return Ok(());
+    }
+    let why = "the model found no signal in its log: every familiarity is 0, so there is no order to show. A longer log, or \
+               users' features (--users), may have one; `cadet inspect` says more";
+    Err(Error::config("no_signal", why).into())
 }
 
 /// An item of a model, by the name people typed.

@@ -1,137 +1,44 @@
-//! Everybody who can be scored: the model's users, and others whose features are known.
+//! Who is asked about: the model's users, and others that the flags name.
 
 use std::path::Path;
 
 use anyhow::Result;
 use cadet::model::Model;
-use cadet::{At, Error, Exposures, IdRef, Ids, Instances, TaskId};
+use cadet::users::{Others, Users};
+use cadet::{At, Error, IdRef, Ids, Instances};
 use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
 
 use super::columns;
 use crate::args::{LogFlags, UserFlags};
 use crate::output;
 
-/// Everybody, each at a place of their own: the model's users first.
-pub(crate) struct People<'a> {
-    model: &'a Model,
-    others: Option<Others>,
-    /// Whether others were asked for.
-    given: bool,
+/// The model's users, and those that the flags name.
+pub(crate) fn read<'a>(model: &'a Model, flags: &UserFlags, log: &LogFlags) -> Result<Users<'a>> {
+    let others = match (&flags.users, flags.exposures.is_empty()) {
+        (Some(path), _) => {
+            let (ids, features) = given(path, model, log, "give --exposures, or train with --users")?;
+            Some(Others::given(model, ids, features)?)
+        }
+        (None, false) => folded_in(model, flags, log)?,
+        (None, true) => None,
+    };
+    Ok(Users::with(model, others))
 }
 
-/// Users beside those of the model.
-pub(crate) struct Others {
-    pub(crate) ids: Ids,
-    /// Ready for the net.
-    pub(crate) features: Instances,
-    /// What they saw, where that is known; items are numbered as the model's.
-    pub(crate) exposures: Option<Exposures>,
-}
-
-impl<'a> People<'a> {
-    /// The model's users, and those that the flags name.
-    pub(crate) fn read(model: &'a Model, flags: &UserFlags, log: &LogFlags) -> Result<Self> {
-        let others = match (&flags.users, flags.exposures.is_empty()) {
-            (Some(path), _) => {
-                let (ids, features) = given(path, model, log, "give --exposures, or train with --users")?;
-                Some(Others { ids, features, exposures: None })
-            }
-            (None, false) => folded_in(model, flags, log)?,
-            (None, true) => None,
+/// A user by the name people typed.
+pub(crate) fn find(users: &Users<'_>, name: &str, flags: &UserFlags) -> Result<u32> {
+    let found = users.find(IdRef::from_text(name));
+    found.ok_or_else(|| {
+        let given = flags.users.is_some() || !flags.exposures.is_empty();
+        let how = match (&users.model().factors, given) {
+            (_, true) => "and what was given makes nobody of that name known",
+            (Some(_), false) => "--exposures makes others known, by what they saw",
+            (None, false) => "--users makes others known, by their features",
         };
-        Ok(Self { model, others, given: flags.users.is_some() || !flags.exposures.is_empty() })
-    }
-
-    /// The model's users alone.
-    pub(crate) fn of(model: &'a Model) -> Self {
-        Self { model, others: None, given: false }
-    }
-
-    /// The features of everybody, place by place.
-    pub(crate) fn features(&self) -> Result<Instances> {
-        let mut rows = self.model.features.values().to_vec();
-        self.others.iter().for_each(|o| rows.extend_from_slice(o.features.values()));
-        Ok(Instances::new(self.model.features.width(), rows)?)
-    }
-
-    /// The features at a place.
-    pub(crate) fn row(&self, place: u32) -> &[f32] {
-        let known = self.model.users.len() as u32;
-        match &self.others {
-            Some(others) if place >= known => others.features.row(place - known),
-            _ => self.model.features.row(place),
-        }
-    }
-
-    /// Where somebody is: features given now win over those of the model.
-    pub(crate) fn place(&self, name: IdRef<'_>) -> Option<u32> {
-        let other = self.others.as_ref().and_then(|o| o.ids.get(name));
-        other.map(|i| i + self.model.users.len() as u32).or_else(|| self.model.users.get(name))
-    }
-
-    /// Every user once: those of the model whose features were not given anew, then those given.
-    pub(crate) fn places(&self) -> Vec<u32> {
-        let known = self.model.users.len() as u32;
-        let given =
-            |u: &u32| self.others.as_ref().is_some_and(|o| o.ids.get(self.model.users.name(*u)).is_some());
-        let others = known..known + self.others.as_ref().map_or(0, |o| o.ids.len() as u32);
-        (0..known).filter(|u| !given(u)).chain(others).collect()
-    }
-
-    /// Who is at a place.
-    pub(crate) fn name(&self, place: u32) -> IdRef<'_> {
-        let known = self.model.users.len() as u32;
-        match &self.others {
-            Some(others) if place >= known => others.ids.name(place - known),
-            _ => self.model.users.name(place),
-        }
-    }
-
-    /// How often somebody saw an item, and when last (0 where that is not known).
-    pub(crate) fn seen(&self, place: u32, task: TaskId) -> (u32, u32) {
-        let known = self.model.users.len() as u32;
-        let (user, exposures) = match &self.others {
-            Some(Others { exposures: Some(exposures), .. }) if place >= known => {
-                (Some(place - known), exposures)
-            }
-            Some(_) if place >= known => (self.model.users.get(self.name(place)), &self.model.exposures),
-            _ => (Some(place), &self.model.exposures),
-        };
-        let (Some(user), true) = (user, (task.0 as usize) < exposures.task_count()) else { return (0, 0) };
-        let audience = exposures.audience(task);
-        (audience.times_seen(user), audience.last_seen(user))
-    }
-
-    /// The items that somebody's learned features come from, with their weights.
-    pub(crate) fn folded_from(&self, place: u32) -> Result<Vec<(TaskId, f32)>> {
-        let known = self.model.users.len() as u32;
-        if place < known {
-            return Ok(cadet::explain::seen_by(self.model, place)?);
-        }
-        let Some(Others { exposures: Some(exposures), .. }) = &self.others else { return Ok(Vec::new()) };
-        let rows = exposures.audiences().filter_map(|(task, audience)| {
-            let i = audience.instances.binary_search(&(place - known)).ok()?;
-            Some((task, audience.weight(i)))
-        });
-        Ok(rows.collect())
-    }
-
-    /// Somebody by the name people typed.
-    pub(crate) fn find(&self, name: &str) -> Result<u32> {
-        let found = self.place(IdRef::from_text(name));
-        found.ok_or_else(|| {
-            let how = match (&self.model.factors, self.given) {
-                (_, true) => "and what was given makes nobody of that name known",
-                (Some(_), false) => "--exposures makes others known, by what they saw",
-                (None, false) => "--users makes others known, by their features",
-            };
-            let why = format!(
-                "unknown user {name:?}: the model knows {}; {how}",
-                output::count(self.model.users.len())
-            );
-            Error::config("--user", why).into()
-        })
-    }
+        let known = output::count(users.model().users.len());
+        let why = format!("unknown user {name:?}: the model knows {known}; {how}");
+        Error::config("--user", why).into()
+    })
 }
 
 /// Reads features of users that a model is to score, and makes them ready for its net. A model that learned its features
@@ -198,9 +105,8 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
         );
     }
     // Only items that were trained on have a vector to fold in with.
-    let known_items = factors.item_count();
     let exposures = read.exposures.keep_instances(&keep);
-    let usable = exposures.filter(|task, _| (task.0 as usize) < known_items);
+    let usable = exposures.filter(|task, _| factors.vector(task.0).is_some());
     let lost = exposures.len() - usable.len();
     if lost > 0 {
         tracing::warn!(
@@ -224,8 +130,5 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
     if others.is_empty() {
         return Ok(None);
     }
-    let exposures = exposures.keep_instances(&has_some);
-    let mut features = factors.fold_in(&exposures)?;
-    model.standard.apply(&mut features)?;
-    Ok(Some(Others { ids: others, features, exposures: Some(exposures) }))
+    Ok(Some(Others::folded_in(model, others, exposures.keep_instances(&has_some))?))
 }

@@ -4,14 +4,16 @@ use anyhow::{Result, bail};
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
 use cadet::model::{Model, Standing};
 use cadet::rerank::{self, By, Request, RerankConfig, Reranked, Reranker};
+use cadet::scorer::Scorer;
+use cadet::users::Users;
 use cadet::{IdRef, TaskId, store};
 use cadet_data::{Kind, ListOptions, Lists, TableWriter, Values, read_lists};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::people::People;
-use super::score::{NO_EXPOSURE, OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM};
+use super::people;
+use super::score::{NO_EXPOSURE, NO_SIGNAL, OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM, scored};
 use crate::args::{Global, Method, Rerank, Scale};
 use crate::output;
 
@@ -36,9 +38,14 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     bar.finish_and_clear();
     output::warn_skipped(&lists.skipped);
     let model = store::load(&args.model)?;
-    let people = People::read(&model, &args.users, &args.log)?;
-    let halves = model.ratio.halves(&people.features()?)?;
-    let reranker = Reranker::new(&model, halves, config.clone())?;
+    if !model.has_signal() {
+        tracing::warn!(
+            "the model found no signal in its log: every familiarity is 0, so lists keep the order of relevance, caps aside"
+        );
+    }
+    let people = people::read(&model, &args.users, &args.log)?;
+    let scorer = Scorer::new(&people)?;
+    let reranker = Reranker::new(&scorer, config.clone())?;
     let job = Job::new(&model, &people, &lists);
     let mut table = Table::create(args, &lists)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
@@ -141,16 +148,16 @@ fn by_relevance(relevance: &[f64], most: usize) -> Vec<usize> {
 /// The lists' users and items, looked up in the model once each.
 struct Job<'a> {
     lists: &'a Lists,
-    /// Where each user's half is: features given now win over those of the model.
-    halves: Vec<Option<u32>>,
-    people: &'a People<'a>,
+    /// The number of each user: features given now win over those of the model.
+    numbers: Vec<Option<u32>>,
+    people: &'a Users<'a>,
     tasks: Vec<Option<TaskId>>,
     model: &'a Model,
 }
 
 /// What one list asks for.
 struct Rows {
-    half: Option<u32>,
+    user: Option<u32>,
     tasks: Vec<Option<TaskId>>,
     times_seen: Vec<u32>,
     relevance: Vec<f64>,
@@ -159,28 +166,28 @@ struct Rows {
 
 impl Rows {
     fn request(&self) -> Request<'_> {
-        let Rows { half, tasks, times_seen, relevance, key } = self;
-        Request { half: *half, tasks, times_seen, relevance, key: *key }
+        let Rows { user, tasks, times_seen, relevance, key } = self;
+        Request { user: *user, tasks, times_seen, relevance, key: *key }
     }
 }
 
 impl<'a> Job<'a> {
-    fn new(model: &'a Model, people: &'a People<'a>, lists: &'a Lists) -> Self {
+    fn new(model: &'a Model, people: &'a Users<'a>, lists: &'a Lists) -> Self {
         let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
-        let halves = names(&lists.users).map(|name| people.place(name)).collect();
+        let numbers = names(&lists.users).map(|name| people.find(name)).collect();
         let tasks = names(&lists.items).map(|name| model.items.get(name).map(TaskId)).collect();
-        Self { lists, halves, people, tasks, model }
+        Self { lists, numbers, people, tasks, model }
     }
 
     fn rows(&self, number: usize) -> Rows {
         let list = self.lists.list(number);
-        let half = self.halves[list.user as usize];
+        let user = self.numbers[list.user as usize];
         let tasks: Vec<Option<TaskId>> =
             list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect();
         let seen =
-            |task: &Option<TaskId>| task.zip(half).map_or(0, |(task, place)| self.people.seen(place, task).0);
+            |task: &Option<TaskId>| task.zip(user).map_or(0, |(task, place)| self.people.seen(place, task).0);
         Rows {
-            half,
+            user,
             times_seen: tasks.iter().map(seen).collect(),
             tasks,
             relevance: list.rows.iter().map(|(_, relevance)| *relevance).collect(),
@@ -208,18 +215,18 @@ impl<'a> Job<'a> {
 
     /// When a user last saw an item, 0 where that never was or is not known.
     fn last_seen(&self, user: u32, item: u32, times_seen: u32) -> u32 {
-        let pair = self.halves[user as usize].zip(self.tasks[item as usize]).filter(|_| times_seen > 0);
+        let pair = self.numbers[user as usize].zip(self.tasks[item as usize]).filter(|_| times_seen > 0);
         pair.map_or(0, |(place, task)| self.people.seen(place, task).1)
     }
 
     fn status(&self, user: u32, item: u32) -> &'static str {
         let standing = self.tasks[item as usize].map(|task| self.model.standing(task));
-        match (standing, self.halves[user as usize]) {
+        match (standing, self.numbers[user as usize]) {
             (None, _) => UNKNOWN_ITEM,
             (Some(Standing::Untrained), _) => UNTRAINED_ITEM,
             (_, None) => UNKNOWN_USER,
             (Some(Standing::Empty), _) => NO_EXPOSURE,
-            _ => OK,
+            _ => scored(self.model),
         }
     }
 }
@@ -228,7 +235,7 @@ impl<'a> Job<'a> {
 struct Table {
     writer: TableWriter,
     named: bool,
-    statuses: [(&'static str, u64); 5],
+    statuses: [(&'static str, u64); 6],
     placed: [(&'static str, u64); 3],
 }
 
@@ -252,7 +259,8 @@ impl Table {
         Ok(Self {
             writer: TableWriter::create(&args.out, None, &columns)?,
             named,
-            statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE].map(|s| (s, 0)),
+            statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE, NO_SIGNAL]
+                .map(|s| (s, 0)),
             placed: [By::Score, By::Explore, By::Cap].map(|by| (name(by), 0)),
         })
     }

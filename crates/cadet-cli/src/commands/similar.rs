@@ -5,12 +5,13 @@ use cadet::{IdRef, explain, store};
 use cadet_data::{Kind, TableWriter, Values};
 use serde_json::json;
 
-use super::{find_scored, id_json};
+use super::{find_scored, id_json, refuse_without_signal};
 use crate::args::{Global, Similar};
 use crate::output;
 
 pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
+    refuse_without_signal(&model)?;
     let task = find_scored(&model, &args.item)?;
     let near = explain::nearest(&model, task, args.number)?;
     let names: Vec<IdRef<'_>> = near.iter().map(|(t, _)| model.items.name(t.0)).collect();

@@ -282,6 +282,7 @@ fn page(played: &[Played], worlds: &[Temper], base: &SimulationConfig, args: &Si
         .details("Settings", serde_json::to_string_pretty(base).unwrap_or_default());
     let sections = worlds.iter().enumerate().map(section).chain([rule]).collect();
     Page {
+        verdict: None,
         title: "cadet simulate".into(),
         subtitle: format!(
             "Policies in a closed loop: {} users, {} items, {} rounds, {}; bands are ± 1 sd over seeds",

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cadet::estimator::Estimator;
-use cadet::metrics::CHANCE_LOSS;
 use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
 use cadet::store::{self, Checkpoint};
@@ -13,7 +12,7 @@ use cadet::trainer::{End, Progress, Signal, Watch};
 use cadet_data::{Log, ReadOptions, UserOptions, align, read_exposures, read_users};
 use indicatif::ProgressBar;
 
-use super::columns;
+use super::{columns, repeats, verdict};
 use crate::args::{Global, Train};
 use crate::{cost, output, report, settings};
 
@@ -26,6 +25,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let log = with_features(read, args)?;
     let mut watch = Watcher::new(Some(&args.out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
+    let again = (args.repeats > 1).then(|| log.clone());
     let mut model = pipeline::fit(log, &settings, &mut watch)?;
     fill_costs(&mut model, clock, 0.0);
     store::save(&model, &args.out)?;
@@ -35,10 +35,16 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     if let Some(path) = &args.report {
         report::write(path, &report::of_model(&model)?)?;
     }
-    match global.json {
-        true => output::print_json(&model.manifest),
-        false => output::print(&summary(&model, &args.out, &watch)),
+    let spread = again.map(|log| repeats::run(&model, &log, &settings, args.repeats)).transpose()?;
+    if global.json {
+        let mut shown = serde_json::to_value(&model.manifest)?;
+        if let Some(spread) = &spread {
+            shown["repeats"] = serde_json::to_value(spread)?;
+        }
+        return output::print_json(&shown);
     }
+    let text = summary(&model, &args.out, &watch);
+    output::print(&(text + &spread.map(|s| s.text()).unwrap_or_default()))
 }
 
 /// Says in the manifest what it took since `clock` and `cpu_before`.
@@ -227,50 +233,40 @@ impl Observe for Watcher {
 
 fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
     let m = &model.manifest;
-    let best = &m.history.epochs[m.history.best - 1];
-    let mut text = format!(
-        "Trained on {} exposures of {} items by {} users ({} features{}).\n",
+    let mut text = m.verdict.as_ref().map(verdict::verdict).unwrap_or_default();
+    text += &format!(
+        "\nTrained on {} exposures ({}) of {} items by {} users ({}).\n",
         output::count(m.data.exposures),
+        output::many(m.data.events, "event"),
         output::count(m.data.items),
         output::count(m.data.users),
-        m.data.features,
-        if m.data.learned_features { ", learned" } else { "" },
+        features(model),
     );
     let ended = match m.history.end {
         End::Finished => "",
         End::Early => ", stopped early",
         End::Interrupted => ", interrupted",
     };
-    text += &format!("Kept epoch {} of {}{ended}.\n\n", best.epoch, m.history.epochs.len());
-    let chance = format!("chance {CHANCE_LOSS:.4}");
-    let mut rows = vec![vec!["training loss".into(), format!("{:.4}", best.train_loss), chance.clone()]];
-    if let Some(valid) = best.valid {
-        rows.push(vec!["validation loss".into(), format!("{:.4}", valid.loss), chance.clone()]);
-    }
+    text += &match (m.history.best, m.history.epochs.len()) {
+        (0, 0) => "Nothing was trained.\n".to_owned(),
+        (0, tried) => format!("Kept none of {tried} epochs{ended}: none was better than knowing nothing.\n"),
+        (best, tried) => format!("Kept epoch {best} of {tried}{ended}.\n"),
+    };
     if let Some(metrics) = &m.metrics {
-        rows.push(vec!["test loss".into(), format!("{:.4}", metrics.loss), chance.clone()]);
-        if let Some(auc) = metrics.exposure_auc {
-            let note = format!(
-                "mean ± sd over {} items, {} test users",
-                output::count(auc.count),
-                output::count(metrics.users)
-            );
-            rows.push(vec!["exposure AUC".into(), format!("{auc:.3}"), note]);
-        }
-        let note = "gap between σ(familiarity) and what happened".into();
-        rows.push(vec!["calibration error".into(), format!("{:.3}", metrics.calibration.error), note]);
+        text += &format!("\n{}", verdict::measures(metrics, &m.baselines, m.future.as_ref()));
     }
-    rows.push(vec![
-        "speed".into(),
-        format!("{:.2} M positives/s", m.train.positives_per_second / 1e6),
-        format!("{} threads, {} kernel", m.train.threads, m.kernel),
-    ]);
-    rows.push(vec![
-        "cost".into(),
-        format!("{:.1} s", m.train.wall_seconds),
-        format!("{:.1} CPU-s, {} at most", m.train.cpu_seconds, output::bytes(m.train.peak_rss_bytes)),
-    ]);
-    text += &output::table(&["", "", ""], &rows);
+    let speed = match m.history.positives {
+        0 => String::new(),
+        _ => format!("; {:.2} M exposures a second in training", m.train.positives_per_second / 1e6),
+    };
+    text += &format!(
+        "\n  {:.1} s, {:.1} CPU-s, {} at most{speed} ({}, {} kernel)\n",
+        m.train.wall_seconds,
+        m.train.cpu_seconds,
+        output::bytes(m.train.peak_rss_bytes),
+        output::many(m.train.threads, "thread"),
+        m.kernel
+    );
     text += &format!("\nModel: {}\n", out.display());
     if m.history.end == End::Interrupted {
         let folder =
@@ -283,4 +279,16 @@ fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
         };
     }
     text
+}
+
+/// Where the features came from, in words.
+fn features(model: &Model) -> String {
+    let m = &model.manifest;
+    match &model.factors {
+        None => format!("{} features each", m.data.features),
+        Some(_) if !m.signal && m.reliability.iter().all(|(_, z)| *z <= 3.0) => {
+            "no feature stands out from chance".into()
+        }
+        Some(_) => format!("{} features each, learned", m.data.features),
+    }
 }

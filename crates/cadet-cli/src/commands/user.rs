@@ -7,8 +7,7 @@ use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values};
 use serde_json::json;
 
-use super::id_json;
-use super::people::People;
+use super::{id_json, people, refuse_without_signal};
 use crate::args::{Global, User};
 use crate::output;
 
@@ -23,13 +22,12 @@ struct Row {
 pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
     output::not_over(args.out.as_ref(), args.users.files())?;
     let model = store::load(&args.model)?;
-    let people = People::read(&model, &args.users, &args.log)?;
-    let place = people.find(&args.user)?;
-    let scorer = Scorer::new(&model)?;
-    let halves = scorer.halves(&people.features()?)?.select(&[place]);
+    refuse_without_signal(&model)?;
+    let people = people::read(&model, &args.users, &args.log)?;
+    let place = people::find(&people, &args.user, &args.users)?;
+    let scorer = Scorer::new(&people)?;
     let tasks = model.scored();
-    let mut scored: Vec<(TaskId, f32)> =
-        tasks.iter().copied().zip(model.ratio.matrix(&tasks, &halves)).collect();
+    let mut scored: Vec<(TaskId, f32)> = tasks.iter().copied().zip(scorer.matrix(&tasks, &[place])).collect();
     scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let row = |(task, familiarity): &(TaskId, f32), end| -> Result<Row> {
         let verdict = scorer.task(*task)?.verdict(*familiarity);

@@ -261,7 +261,11 @@ fn heads(split: &Split, x: &Instances, settings: &Settings) -> Result<Heads> {
     let train = &split.parts.train;
     let seeds = choose_seeds(settings.seed_choice, settings.seed_tasks, train, x, settings.seed)?;
     let mut heads = Heads::init(&settings.net(), x.width(), seeds.len(), settings.seed)?;
-    let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..settings.training() };
+    let config = TrainConfig {
+        epochs: settings.seed_epochs,
+        task_rate: 1.0,
+        ..settings.training(split.parts.train.len())
+    };
     fit(heads.model_mut(), split, seeds, x, settings, &config)?;
     Ok(heads)
 }
@@ -274,7 +278,14 @@ pub(crate) fn ratio(
     settings: &Settings,
 ) -> Result<(Ratio, History)> {
     let mut ratio = settings.net().init(x.width(), start, settings.seed)?;
-    let history = fit(ratio.model_mut(), split, all_tasks(split), x, settings, &settings.training())?;
+    let history = fit(
+        ratio.model_mut(),
+        split,
+        all_tasks(split),
+        x,
+        settings,
+        &settings.training(split.parts.train.len()),
+    )?;
     Ok((ratio, history))
 }
 
@@ -293,7 +304,7 @@ pub(crate) fn density(
         schedule: Schedule::Cosine,
         select: Select::Auc,
         idle: Idle::Rest,
-        ..settings.training()
+        ..settings.training(split.parts.train.len())
     };
     match method {
         Method::Maf => {

@@ -70,6 +70,11 @@ impl Audience<'_> {
         self.last.map_or(0, |last| last[i])
     }
 
+    /// The weight of this instance's exposure to the task; 0 where there was none.
+    pub fn weight_of(&self, instance: u32) -> f32 {
+        self.instances.binary_search(&instance).map_or(0.0, |i| self.weight(i))
+    }
+
     /// How often this instance was exposed to the task.
     pub fn times_seen(&self, instance: u32) -> u32 {
         self.instances.binary_search(&instance).map_or(0, |i| self.count(i))
@@ -316,6 +321,12 @@ impl Exposures {
 
     /// Keeps the exposures for which `keep(task, instance)` holds; tasks and instances keep their numbers.
     pub fn filter(&self, keep: impl Fn(TaskId, InstanceId) -> bool) -> Self {
+        self.renumbered(self.instance_count, |task, i| keep(task, i).then_some(i.0))
+    }
+
+    /// Keeps the exposures for which `number` gives the instance a number below `count`, which must ascend with the
+    /// instance within every task; tasks keep theirs.
+    pub fn renumbered(&self, count: usize, number: impl Fn(TaskId, InstanceId) -> Option<u32>) -> Self {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut instances = Vec::new();
         let mut counts = self.counts.as_ref().map(|_| Counts::default());
@@ -324,23 +335,22 @@ impl Exposures {
         offsets.push(0);
         for (task, audience) in self.audiences() {
             for (i, instance) in audience.instances.iter().enumerate() {
-                if keep(task, InstanceId(*instance)) {
-                    instances.push(*instance);
-                    if let Some(counts) = &mut counts {
-                        counts.push(audience.count(i));
-                    }
-                    if let Some(weights) = &mut weights {
-                        weights.push(audience.weight(i));
-                    }
-                    if let Some(last) = &mut last {
-                        last.push(audience.last(i));
-                    }
+                let Some(number) = number(task, InstanceId(*instance)) else { continue };
+                instances.push(number);
+                if let Some(counts) = &mut counts {
+                    counts.push(audience.count(i));
+                }
+                if let Some(weights) = &mut weights {
+                    weights.push(audience.weight(i));
+                }
+                if let Some(last) = &mut last {
+                    last.push(audience.last(i));
                 }
             }
             offsets.push(instances.len() as u64);
         }
         instances.shrink_to_fit();
-        Self { instance_count: self.instance_count, offsets, instances, counts, weights, last }
+        Self { instance_count: count, offsets, instances, counts, weights, last }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The item vectors are the leading singular vectors of the exposure matrix with both degrees divided out,
 //! `Du^-½ A Di^-½`, found by randomised subspace iteration over its sparse rows; the first one, which only
-//! says how large items and users are, is dropped. A user that was not there is folded in from its own
-//! exposures with the item side as it is.
+//! says how large items and users are, is dropped (this is correspondence analysis). Every factor has variance 1 over
+//! the exposures. A user that was not there is folded in from its own exposures with the item side as it is.
 
 use rayon::prelude::*;
 
@@ -13,27 +13,52 @@ use crate::linalg::{eigen_symmetric, map_eigenvalues};
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
-/// Passes over the matrix in each direction; more sharpen the small singular values.
-const PASSES: usize = 4;
+/// At most so many passes over the matrix in each direction, and the change of a singular value that ends them: the
+/// spectrum of a sparse log is flat, so its leading vectors take a while to stand still.
+const PASSES: usize = 16;
+const STILL: f64 = 2e-3;
 /// Vectors beyond those asked for, which the iteration needs to find the last ones.
 const SPARE: usize = 8;
-/// A user with few exposures is pulled to the middle as if it had seen this much of everything.
-const PRIOR: f32 = 3.0;
+/// A user with few exposures is pulled to the middle as if it had seen this much of everything, where the log was not
+/// asked how much one exposure says.
+pub const PRIOR: f32 = 3.0;
 
-/// Item vectors.
+/// Item vectors, and how users are made of them: `x = Σ w·v / (Σ w + prior)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Factors {
     width: usize,
     items: Vec<f32>,
+    prior: f32,
 }
 
 impl Factors {
     /// Puts item vectors back together.
-    pub fn new(width: usize, items: Vec<f32>) -> Result<Self> {
+    pub fn new(width: usize, items: Vec<f32>, prior: f32) -> Result<Self> {
         if width == 0 || !items.len().is_multiple_of(width) {
             return Err(Error::Shape { what: "item factors", expected: width, found: items.len() });
         }
-        Ok(Self { width, items })
+        if !(prior.is_finite() && prior >= 0.0) {
+            return Err(Error::config("factors", format!("a prior must be at least 0, found {prior}")));
+        }
+        Ok(Self { width, items, prior })
+    }
+
+    /// The leading factors alone, and how much of everything a user is taken to have seen beside its exposures.
+    pub fn narrowed(&self, width: usize, prior: f32) -> Result<Self> {
+        let width = width.clamp(1, self.width);
+        let items = self.items.chunks_exact(self.width).flat_map(|row| &row[..width]).copied().collect();
+        Self::new(width, items, prior)
+    }
+
+    /// How much of everything a user is taken to have seen beside its exposures.
+    pub fn prior(&self) -> f32 {
+        self.prior
+    }
+
+    /// The vector of an item; `None` where training had no exposure of it.
+    pub fn vector(&self, task: u32) -> Option<&[f32]> {
+        let row = self.items.get(task as usize * self.width..(task as usize + 1) * self.width)?;
+        row.iter().any(|v| *v != 0.0).then_some(row)
     }
 
     /// Numbers per item, and features per user.
@@ -72,18 +97,22 @@ impl Factors {
         let (item_scale, user_scale) = (degrees(exposures), degrees(&by_user));
         let mut rng = Rng::at(seed, Purpose::Factors, [0, 0]);
         let mut items: Vec<f32> = (0..exposures.task_count() * k).map(|_| rng.normal()).collect();
+        let (mut values, mut vectors) = (vec![0.0; k], Vec::new());
         for pass in 0..PASSES {
             orthonormalise(&mut items, k);
-            let users = product(&by_user, &user_scale, &item_scale, &items, k);
-            items = {
-                let mut users = users;
-                orthonormalise(&mut users, k);
-                product(exposures, &item_scale, &user_scale, &users, k)
-            };
-            tracing::debug!(pass, "factorised");
+            let mut users = product(&by_user, &user_scale, &item_scale, &items, k);
+            orthonormalise(&mut users, k);
+            items = product(exposures, &item_scale, &user_scale, &users, k);
+            // items = Aᵀ·Q with Q orthonormal: its right singular vectors turn it into the singular vectors of A.
+            let (found, axes) = eigen_symmetric(&gram(&items, k), k);
+            let change = |(new, old): (&f64, &f64)| (new - old).abs() / new.max(1e-12);
+            let moved = found.iter().zip(&values).take(width + 1).map(change).fold(0.0, f64::max);
+            (values, vectors) = (found, axes);
+            tracing::debug!(pass, moved, "factorised");
+            if moved < STILL {
+                break;
+            }
         }
-        // items = Aᵀ·Q with Q orthonormal: its right singular vectors turn it into the singular vectors of A.
-        let (values, vectors) = eigen_symmetric(&gram(&items, k), k);
         let mut out = vec![0.0f32; exposures.task_count() * width];
         for (i, (row, out)) in items.chunks_exact(k).zip(out.chunks_exact_mut(width)).enumerate() {
             // Component 0 is the degrees themselves.
@@ -93,43 +122,57 @@ impl Factors {
                 *out = if size > 1e-9 { (dot / size) as f32 * item_scale[i] } else { 0.0 };
             }
         }
-        // Item vectors of about unit size, whatever the degrees.
-        let norm = (out.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / out.len() as f64).sqrt();
-        out.iter_mut().for_each(|v| *v = (f64::from(*v) / norm.max(1e-30)) as f32);
-        Self::new(width, out)
+        // Σ m·v² is 1 for every factor once the share m stands for the mass.
+        let total: f64 = exposures.audiences().map(|(t, _)| exposures.mass(t)).sum();
+        out.iter_mut().for_each(|v| *v = (f64::from(*v) * total.sqrt()) as f32);
+        Self::new(width, out, PRIOR)
     }
 
     /// What each item brings to the features of a user who saw these items with these weights; together they are what
     /// [`Factors::fold_in`] makes of them.
     pub fn shares(&self, seen: &[(TaskId, f32)]) -> Vec<(TaskId, Vec<f64>)> {
-        let known = self.item_count();
-        let seen = seen.iter().filter(|(task, _)| (task.0 as usize) < known);
-        let mass = f64::from(PRIOR) + seen.clone().map(|(_, weight)| f64::from(*weight)).sum::<f64>();
-        let vector = |task: TaskId| &self.items[task.0 as usize * self.width..][..self.width];
-        seen.map(|(task, weight)| {
-            let share = vector(*task).iter().map(|v| f64::from(*v) * f64::from(*weight) / mass);
-            (*task, share.collect())
-        })
-        .collect()
+        let known = || seen.iter().filter_map(|(task, weight)| Some((*task, *weight, self.vector(task.0)?)));
+        let mass = f64::from(self.prior) + known().map(|(_, weight, _)| f64::from(weight)).sum::<f64>();
+        let share = |weight: f32, vector: &[f32]| {
+            vector.iter().map(|v| f64::from(*v) * f64::from(weight) / mass).collect()
+        };
+        known().map(|(task, weight, vector)| (task, share(weight, vector))).collect()
     }
 
     /// The features of every instance of these exposures: the weighted mean of its items' vectors.
     pub fn fold_in(&self, exposures: &Exposures) -> Result<Instances> {
-        let known = self.item_count();
-        let by_user = exposures.transposed();
-        let mut rows = vec![0.0f32; exposures.instance_count() * self.width];
-        rows.par_chunks_mut(self.width).enumerate().for_each(|(u, row)| {
-            let seen = by_user.audience(TaskId(u as u32));
-            let mut mass = PRIOR;
-            for (i, item) in seen.instances.iter().enumerate().filter(|(_, item)| (**item as usize) < known) {
+        Ok(self.fold_in_rows(&exposures.transposed())?.0)
+    }
+
+    /// The features of every row of exposures that are transposed (a row for each instance, holding tasks), and how much
+    /// each of them rests on, Σ w.
+    pub fn fold_in_rows(&self, by_instance: &Exposures) -> Result<(Instances, Vec<f32>)> {
+        let count = by_instance.task_count();
+        let (mut rows, mut masses) = (vec![0.0f32; count * self.width], vec![0.0f32; count]);
+        rows.par_chunks_mut(self.width).zip(&mut masses).enumerate().for_each(|(u, (row, mass))| {
+            let seen = by_instance.audience(TaskId(u as u32));
+            for (i, item) in seen.instances.iter().enumerate() {
+                let Some(vector) = self.vector(*item) else { continue };
                 let weight = seen.weight(i);
-                mass += weight;
-                let vector = &self.items[*item as usize * self.width..][..self.width];
+                *mass += weight;
                 row.iter_mut().zip(vector).for_each(|(r, v)| *r += weight * v);
             }
-            row.iter_mut().for_each(|r| *r /= mass);
+            let whole = *mass + self.prior;
+            if whole > 0.0 {
+                row.iter_mut().for_each(|r| *r /= whole);
+            }
         });
-        Instances::new(self.width, rows)
+        Ok((Instances::new(self.width, rows)?, masses))
+    }
+
+    /// Takes one exposure out of the features of a user that rest on `mass` exposures: `(S - w·v)/(n - w + prior)`.
+    /// `None` where the item is in no user's features.
+    pub fn without(&self, row: &[f32], mass: f32, task: TaskId, weight: f32) -> Option<Vec<f32>> {
+        let vector = self.vector(task.0)?;
+        let (whole, left) = (mass + self.prior, (mass - weight).max(0.0) + self.prior);
+        // With nothing left, the user is the average one, whatever rounding leaves.
+        let scale = if mass - weight > 1e-3 * mass { 1.0 / left } else { 0.0 };
+        Some(row.iter().zip(vector).map(|(r, v)| (r * whole - weight * v) * scale).collect())
     }
 }
 

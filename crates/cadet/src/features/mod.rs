@@ -8,10 +8,12 @@ pub mod deepfm;
 pub mod factors;
 pub mod ktup;
 pub mod mixture;
+pub mod reliability;
 
 pub use factors::Factors;
 pub use ktup::{Graph, Ktup, KtupConfig};
 use mixture::Moments;
+pub use reliability::Reliability;
 
 use crate::instances::Instances;
 use crate::{Error, Result};
@@ -48,12 +50,22 @@ impl Standard {
             });
         }
         let width = x.width();
-        for row in x.values_mut().chunks_exact_mut(width) {
-            for ((v, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
-                *v = (*v - mean) * scale;
-            }
-        }
+        x.values_mut().chunks_exact_mut(width).for_each(|row| self.apply_row(row));
         Ok(())
+    }
+
+    /// Changes one row in place.
+    pub fn apply_row(&self, row: &mut [f32]) {
+        for ((v, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
+            *v = (*v - mean) * scale;
+        }
+    }
+
+    /// The row that [`Standard::apply_row`] would make this one of; a feature that never varies is its mean.
+    pub fn undone(&self, row: &[f32]) -> Vec<f32> {
+        let raw =
+            |((v, mean), scale): ((&f32, &f32), &f32)| if *scale > 0.0 { v / scale + mean } else { *mean };
+        row.iter().zip(&self.mean).zip(&self.scale).map(raw).collect()
     }
 }
 

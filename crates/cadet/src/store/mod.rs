@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 use sha2::{Digest, Sha256};
 
-use crate::calibrate::Calibrator;
+use crate::calibrate::{self, Calibrator};
 use crate::estimator::{Estimator, Tensor};
 use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
@@ -28,6 +28,7 @@ use crate::heads::Heads;
 use crate::ids::{Ids, Names};
 use crate::init::project::Projection;
 use crate::instances::Instances;
+use crate::items;
 use crate::model::{ItemState, Manifest, Model, PreEmbedding};
 use crate::pipeline::Log;
 use crate::tasks::TaskEmbeddings;
@@ -41,8 +42,8 @@ compile_error!("model folders are little-endian, and this code reads them withou
 
 /// What a manifest calls its format.
 pub const FORMAT: &str = "cadet-model";
-/// The version of the folder's layout.
-pub const VERSION: u32 = 1;
+/// The version of the folder's layout. Version 1 had neither normalised scores nor quantile knots.
+pub const VERSION: u32 = 2;
 
 const MANIFEST: &str = "manifest.json";
 const SUMS: &str = "SHA256SUMS";
@@ -166,8 +167,8 @@ fn swap_in(partial: &Path, folder: &Path) -> Result<()> {
 
 fn write_all(model: &Model, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-    let manifest =
-        serde_json::to_string_pretty(&model.manifest).map_err(|e| Error::store(folder, e.to_string()))?;
+    let manifest = serde_json::to_string_pretty(&Manifest { version: VERSION, ..model.manifest.clone() })
+        .map_err(|e| Error::store(folder, e.to_string()))?;
     write_file(&folder.join(MANIFEST), manifest.as_bytes())?;
 
     let mut weights = Pack::default();
@@ -177,6 +178,7 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     if let Some(factors) = &model.factors {
         let rows = factors.items().len() / factors.width();
         weights.floats("factors", &[rows, factors.width()], factors.items());
+        weights.floats("factors.prior", &[1], &[factors.prior()]);
     }
     if let Some(pre) = &model.pre {
         weights.tensors("heads.", pre.heads.0.parameters());
@@ -188,6 +190,10 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     }
     let reference = &model.reference;
     weights.floats("reference", &[reference.len(), reference.width()], reference.values());
+    weights.floats("reference.log_sums", &[model.reference_log_sums.len()], &model.reference_log_sums);
+    weights.floats("knots", &[model.items.len(), calibrate::SHARES.len()], &model.knots);
+    weights.rows("calibration.held_out", &model.calibrator.held_out);
+    weights.add("calibration.class", Dtype::U32, &[model.calibrator.class.len()], &model.calibrator.class);
     weights.rows("calibration.own", &model.calibrator.own);
     weights.rows("calibration.pooled", &model.calibrator.pooled);
     weights.add("calibration.group", Dtype::U32, &[model.calibrator.group.len()], &model.calibrator.group);
@@ -196,6 +202,8 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     let mut users = Pack::default();
     users.names(model.users.names());
     users.floats("features", &[model.features.len(), model.features.width()], model.features.values());
+    users.floats("mass", &[model.mass.len()], &model.mass);
+    users.floats("log_sums", &[model.log_sums.len()], &model.log_sums);
     users.write(&folder.join(USERS), None)?;
 
     let mut items = Pack::default();
@@ -291,6 +299,8 @@ pub fn load(folder: &Path) -> Result<Model> {
         return Err(file.error(format!("features of {rows} users, but {} ids", users.len())));
     }
     let features = file.wrap(Instances::new(width, values))?;
+    let [mass, log_sums] = ["mass", "log_sums"].map(|name| file.floats_or_none(name, users.len()));
+    let (mass, log_sums) = (mass?, log_sums?);
 
     let file = open(ITEMS)?;
     let items = file.wrap(Ids::from_names(file.names()?))?;
@@ -322,12 +332,12 @@ pub fn load(folder: &Path) -> Result<Model> {
     let Some(&[tasks, embedding]) = shape.as_deref() else {
         return Err(file.error("has no tensor \"ratio.tasks\""));
     };
-    if tasks != items.len() || embedding != settings.embedding {
+    if tasks != items.len() || embedding != settings.kept_embedding() {
         return Err(file.error(format!("embeddings {tasks} × {embedding}, but {} items", items.len())));
     }
-    check_layers(&file, &parameters, width + embedding, &settings.hidden)?;
+    check_layers(&file, &parameters, width + embedding, &settings.kept_net().hidden)?;
     let start = file.wrap(TaskEmbeddings::new(embedding, vec![0.0; tasks * embedding]))?;
-    let mut ratio = file.wrap(settings.net().init(width, &start, 0))?;
+    let mut ratio = file.wrap(settings.kept_net().init(width, &start, 0))?;
     file.wrap(ratio.0.set_parameters(parameters))?;
     let standard = Standard {
         mean: file.list("standard.mean", Dtype::F32)?,
@@ -345,7 +355,12 @@ pub fn load(folder: &Path) -> Result<Model> {
             if rows > items.len() || columns != width {
                 return Err(file.error(format!("factors {rows} × {columns} fit neither items nor features")));
             }
-            Some(file.wrap(Factors::new(columns, values))?)
+            let prior = match file.has("factors.prior")? {
+                true => file.list("factors.prior", Dtype::F32)?.first().copied(),
+                false => None,
+            };
+            let prior = prior.unwrap_or(crate::features::factors::PRIOR);
+            Some(file.wrap(Factors::new(columns, values, prior))?)
         }
         false => None,
     };
@@ -358,9 +373,27 @@ pub fn load(folder: &Path) -> Result<Model> {
         return Err(file.error(format!("the reference sample has {columns} features, users have {width}")));
     }
     let reference = file.wrap(Instances::new(width, values))?;
+    let reference_log_sums = file.floats_or_none("reference.log_sums", reference.len())?;
+    if reference_log_sums.is_empty() != log_sums.is_empty() {
+        return Err(file.error("users and the reference sample are not normalised alike"));
+    }
+    let knots = match file.has("knots")? {
+        true => {
+            let ([rows, columns], values) = file.matrix("knots")?;
+            if rows != items.len() || columns != calibrate::SHARES.len() {
+                return Err(file.error(format!("knots {rows} × {columns}, but {} items", items.len())));
+            }
+            values
+        }
+        false => items::knots_of(&ratio, &reference, &reference_log_sums, 0..items.len() as u32)?,
+    };
     let group = file.list("calibration.group", Dtype::U32)?;
     let (own, pooled) = (file.rows("calibration.own")?, file.rows("calibration.pooled")?);
-    let calibrator = file.wrap(Calibrator::from_parts(own, group, pooled))?;
+    let held_out = match file.has("calibration.class")? {
+        true => (file.list("calibration.class", Dtype::U32)?, file.rows("calibration.held_out")?),
+        false => (vec![0; group.len()], calibrate::Rows::default()),
+    };
+    let calibrator = file.wrap(Calibrator::from_parts(own, group, pooled, held_out))?;
     if calibrator.group.len() != items.len() {
         return Err(file.error(format!(
             "calibration of {} items, expected {}",
@@ -375,11 +408,15 @@ pub fn load(folder: &Path) -> Result<Model> {
         trained,
         exposures,
         features,
+        mass,
+        log_sums,
         standard,
         factors,
         ratio,
         pre,
         reference,
+        reference_log_sums,
+        knots,
         calibrator,
         states,
         events,
@@ -438,7 +475,7 @@ fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -
     file.wrap(heads.0.set_parameters(parameters))?;
     let mean: Vec<f32> = file.list("projection.mean", Dtype::F32)?;
     let ([rows, columns], axes) = file.matrix("projection.axes")?;
-    if mean.len() != heads.width() || columns != heads.width() || rows != manifest.settings.embedding {
+    if mean.len() != heads.width() || columns != heads.width() || rows != manifest.settings.kept_embedding() {
         return Err(file.error(format!("the projection is {rows} × {columns}, which fits no head")));
     }
     let seeds = seeds.into_iter().map(TaskId).collect();
@@ -452,7 +489,7 @@ fn parse_manifest(file: &Opened) -> Result<Manifest> {
         return Err(file.error(format!("does not say \"format\": {FORMAT:?}: not a cadet model")));
     }
     match value.get("version").and_then(serde_json::Value::as_u64) {
-        Some(v) if v == u64::from(VERSION) => {}
+        Some(v) if (1..=u64::from(VERSION)).contains(&v) => {}
         Some(v) if v > u64::from(VERSION) => {
             return Err(
                 file.error(format!("version {v} is newer than this cadet, which reads {VERSION}: update it"))
@@ -462,7 +499,10 @@ fn parse_manifest(file: &Opened) -> Result<Manifest> {
     }
     let manifest: Manifest =
         serde_json::from_value(value).map_err(|e| file.error(format!("does not fit: {e}")))?;
-    check_history(file, &manifest.history)?;
+    // A model that found no signal keeps no epoch.
+    if manifest.signal {
+        check_history(file, &manifest.history)?;
+    }
     manifest.seed_history.iter().try_for_each(|history| check_history(file, history))?;
     Ok(manifest)
 }

@@ -133,6 +133,21 @@ impl Opened {
         }
     }
 
+    /// A list of finite numbers of this length; empty where it is empty or not there.
+    pub(super) fn floats_or_none(&self, name: &str, length: usize) -> Result<Vec<f32>> {
+        if !self.has(name)? {
+            return Ok(Vec::new());
+        }
+        let values: Vec<f32> = self.list(name, Dtype::F32)?;
+        if !(values.is_empty() || values.len() == length) {
+            return Err(self.error(format!("{name} has {} numbers, expected {length}", values.len())));
+        }
+        match values.iter().all(|v| v.is_finite()) {
+            true => Ok(values),
+            false => Err(self.error(format!("{name} has a value that is not a finite number"))),
+        }
+    }
+
     pub(super) fn with_prefix(&self, prefix: &str) -> Result<Vec<Tensor>> {
         let tensors = self.tensors()?;
         let mut list = Vec::new();

@@ -3,10 +3,12 @@
 
 use cadet::model::Model;
 use cadet::pipeline::{self, Log};
+use cadet::scorer::Scorer;
 use cadet::settings::Settings;
 use cadet::split::Part;
 use cadet::synth::{World, WorldConfig};
 use cadet::trainer::Unwatched;
+use cadet::users::Users;
 use cadet::{Exposures, IdRef, Ids, Instances, Names, Result, TaskId};
 
 /// About 1,500 users and 80 items, 25,000 exposures, truth known.
@@ -62,7 +64,7 @@ pub fn tiny_settings() -> Settings {
         seed_tasks: 8,
         seed_epochs: 4,
         epochs: 4,
-        batch: 32,
+        batch: Some(32),
         learning_rate: 5e-3,
         valid: 0.2,
         test: 0.2,
@@ -83,7 +85,7 @@ pub fn tasks(count: usize) -> Vec<TaskId> {
 
 /// Familiarity of these users with every item, a row per item.
 pub fn familiarity(model: &Model, users: &[u32]) -> Vec<Vec<f32>> {
-    let halves = model.ratio.halves(&model.features).unwrap().select(users);
-    let matrix = model.ratio.matrix(&tasks(model.items.len()), &halves);
+    let all = Users::of(model);
+    let matrix = Scorer::new(&all).unwrap().matrix(&tasks(model.items.len()), users);
     matrix.chunks_exact(users.len()).map(<[f32]>::to_vec).collect()
 }
