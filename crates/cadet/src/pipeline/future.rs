@@ -47,11 +47,7 @@ pub(super) fn measure(
         let bits = rng::key(settings.seed, Purpose::Evaluation, [3, u64::from(u)]);
         ((bits >> 11) as f64 / (1u64 << 53) as f64) < share
     };
-    let (offsets, instances) = (kept.offsets(), kept.instances());
-    let time = |t: TaskId, u: u32| {
-        let row = offsets[t.0 as usize] as usize..offsets[t.0 as usize + 1] as usize;
-        instances[row.clone()].binary_search(&u).map_or(0, |i| times[row.start + i])
-    };
+    let time = |t: TaskId, u: u32| kept.audience(t).last_seen(u);
     // Only the last time of a pair is known. One that happened more than once began in the past, but for a few; where it
     // happened again, it is judged without that.
     let is_new = |t: TaskId, u: u32| time(t, u) >= from && kept.audience(t).times_seen(u) == 1;
