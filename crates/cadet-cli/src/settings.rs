@@ -63,6 +63,10 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     standardise: Option<bool>,
+    /// Axes along which audiences are told apart before the net is trained, where features are given; 0 for none [default: 16]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    axes: Option<usize>,
     /// Numbers per item embedding [default: 16]
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,8 @@
 //! A batch is cut into chunks of a fixed size whose gradients are added in a fixed order, so the result
 //! does not depend on how many threads worked on them.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::crew;
@@ -14,6 +16,7 @@ use crate::kernels::{
     Adam, AdamConfig, Coasting, Floats, Kernel, Late, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to,
     catch_up,
 };
+use crate::offsets::Offsets;
 use crate::rng::{self, Purpose, Rng};
 use crate::sampler::Batch;
 use crate::trainer::Idle;
@@ -37,6 +40,8 @@ pub struct Contrastive {
     pub(crate) net_moments: [Vec<f32>; 2],
     /// Both moments of a task's row, side by side.
     pub(crate) table_moments: Floats,
+    /// What the net does not have to learn.
+    offsets: Option<Arc<Offsets>>,
     work: Work,
 }
 
@@ -46,6 +51,8 @@ struct Work {
     chunks: Vec<Scratch>,
     task_gradient: Floats,
     losses: Vec<f64>,
+    /// What is added to the responses of positives, then of negatives.
+    offsets: [Vec<f32>; 2],
     /// When each task was last met, and how far its row has come.
     met: Vec<Met>,
     /// The places of the batch where a task stands for the first time.
@@ -101,6 +108,7 @@ impl Contrastive {
             seed,
             net_moments: [vec![0.0; net.theta().len()], vec![0.0; net.theta().len()]],
             table_moments: Floats::zeros(2 * table.len()),
+            offsets: None,
             work: Work { met: vec![Met::default(); tasks], ..Work::default() },
             steps: 0,
             net,
@@ -115,6 +123,11 @@ impl Contrastive {
         }
         model.set_task_values(rows);
         Ok(model)
+    }
+
+    /// Trains the net on top of a closed form from now on, or on its own.
+    pub(crate) fn set_offsets(&mut self, offsets: Option<Arc<Offsets>>) {
+        self.offsets = offsets;
     }
 
     /// The instructions that the kernels use.
@@ -207,7 +220,12 @@ impl Contrastive {
         self.meet(batch);
         let stride = self.net.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
-        let Work { chunks: scratches, task_gradient, losses, .. } = &mut self.work;
+        let Work { chunks: scratches, task_gradient, losses, offsets, .. } = &mut self.work;
+        if let Some(form) = &self.offsets {
+            form.fill(x, &batch.tasks, &batch.positives, &mut offsets[0]);
+            form.fill(x, &batch.tasks, &batch.negatives, &mut offsets[1]);
+        }
+        let offsets = &*offsets;
         while scratches.len() < chunks {
             scratches.push(self.net.scratch());
         }
@@ -221,7 +239,8 @@ impl Contrastive {
                 let pairs = Pairs {
                     tasks: &batch.tasks[range.clone()],
                     positives: &batch.positives[range.clone()],
-                    negatives: &batch.negatives[range],
+                    negatives: &batch.negatives[range.clone()],
+                    offsets: [0, 1].map(|side| offsets[side].get(range.clone()).unwrap_or(&[])),
                 };
                 let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
                 let scale = 1.0 / count as f32;
@@ -320,7 +339,12 @@ impl Estimator for Contrastive {
                     self.net.instance_halves(self.kernel, rows, halves);
                     let row = self.row(run[0]);
                     let half = self.net.task_half(self.kernel, row);
-                    self.net.responses(self.kernel, halves, &half, row, scratch, &mut out[range]);
+                    self.net.responses(self.kernel, halves, &half, row, scratch, &mut out[range.clone()]);
+                    if let Some(form) = &self.offsets {
+                        for (out, instance) in out[range.clone()].iter_mut().zip(&instances[range]) {
+                            *out += form.of(x, run[0], *instance);
+                        }
+                    }
                 }
             },
         );

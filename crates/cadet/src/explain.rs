@@ -10,7 +10,8 @@
 //! The net is piecewise linear, so the integral is a finite sum: the way is walked from one kink to the next, and the
 //! parts add up to the score but for rounding. What the inputs are made of is linear in turn: an embedding is a linear
 //! map of the seed tasks' mean responses ([`crate::init::project`]), features learned from exposures are a mean over the
-//! items seen. So the credit goes on to these, and still adds up.
+//! items seen. So the credit goes on to these, and still adds up. Kinds of users ([`crate::features::axes`]) are smooth in
+//! the features, so there the integral is taken in small steps.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,8 @@ pub struct Explanation {
     pub features: Vec<f64>,
     /// What each item that the user saw adds, where features are learned from those.
     pub seen: Vec<(TaskId, f64)>,
-    /// What else the user's features add, where they are learned: that this user saw no more than that.
+    /// What else the user adds: where features are learned, that this user saw no more than that; where they are given,
+    /// that the average user belongs to other kinds of users than an average of users does.
     pub user_rest: f64,
     /// What each seed task's response to the item's audience adds, where embeddings are learned.
     pub seeds: Vec<(TaskId, f64)>,
@@ -104,16 +106,32 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
     };
     let from: Vec<f64> = average.iter().chain(&middle).copied().collect();
     let to: Vec<f64> = subject.x.iter().map(|v| f64::from(*v)).chain(e.iter().copied()).collect();
-    let slopes = net.slopes_on_the_way(&from, &to);
+    let mut slopes = net.slopes_on_the_way(&from, &to);
+    // On the way both sides of a product grow evenly, so each is credited with half of it.
+    let axes = model.ratio.products.axes();
+    let (own, mut of_place) = (width - axes, 0.0);
+    for (i, p) in (own..width).zip(model.ratio.products.row(task.0)) {
+        slopes[i] += 0.5 * f64::from(*p);
+        of_place += 0.5 * f64::from(*p) * (from[i] + to[i]);
+    }
     let credit = |i: usize| slopes[i] * (to[i] - from[i]);
 
     let halves = model.ratio.halves_here(subject.x).normalised(vec![subject.log_sum]);
     let mut score = [0.0];
     model.ratio.familiarity(task, &halves, &mut score);
     let of_user: f64 = (0..width).map(credit).sum();
-    let of_item: f64 = (width..to.len()).map(credit).sum();
+    let of_item: f64 = of_place + (width..to.len()).map(credit).sum::<f64>();
+
     let (features, seen, user_rest) = match &model.factors {
-        None => ((0..width).map(credit).collect(), Vec::new(), 0.0),
+        None => {
+            let mut features: Vec<f64> = (0..own).map(credit).collect();
+            if let Some(found) = &model.standard.axes {
+                let along = found.credit(&from[..own], &to[..own], &slopes[own..width]);
+                features.iter_mut().zip(along).for_each(|(part, along)| *part += along);
+            }
+            let rest = of_user - features.iter().sum::<f64>();
+            (features, Vec::new(), rest)
+        }
         Some(factors) => {
             let slope = |j: usize| slopes[j] * f64::from(model.standard.scale[j]);
             let shares = factors.shares(subject.seen);
@@ -241,13 +259,13 @@ const MOST_KINKS: usize = 100_000;
 
 impl Net {
     fn read(ratio: &Ratio) -> Result<Self> {
-        let parameters = ratio.0.parameters();
+        let parameters = ratio.net.parameters();
         let get = |name: &str| -> Result<Vec<f64>> {
             let tensor = parameters.iter().find(|t| t.name == name);
             let tensor = tensor.ok_or_else(|| Error::config("tensor", format!("{name} is missing")))?;
             Ok(tensor.values.iter().map(|v| f64::from(*v)).collect())
         };
-        let count = ratio.0.net.shape().hidden.len();
+        let count = ratio.net.net.shape().hidden.len();
         let layers = (1..=count)
             .map(|l| Ok((get(&format!("layer{l}.weight"))?, get(&format!("layer{l}.bias"))?)))
             .collect::<Result<_>>()?;

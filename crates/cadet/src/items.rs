@@ -13,6 +13,7 @@
 //! in the item's share, until the model is trained again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -22,7 +23,8 @@ use crate::ids::Ids;
 use crate::instances::Instances;
 use crate::model::{Addition, ItemState, Model, Standing};
 use crate::normalise;
-use crate::ratio::Ratio;
+use crate::offsets::Offsets;
+use crate::ratio::{Products, Ratio};
 use crate::sampler::Sampler;
 use crate::split::Part;
 use crate::tasks::TaskEmbeddings;
@@ -207,6 +209,18 @@ impl Model {
         Ok(())
     }
 
+    /// Where an item's audience stands on the axes, added up.
+    fn stands(&self, task: TaskId, axes: usize) -> Vec<f64> {
+        let audience = self.exposures.audience(task);
+        let mut sums = vec![0.0; axes];
+        for (i, user) in audience.instances.iter().enumerate() {
+            let weight = f64::from(audience.weight(i));
+            let row = &self.features.row(*user)[self.features.width() - axes..];
+            sums.iter_mut().zip(row).for_each(|(s, v)| *s += weight * f64::from(*v));
+        }
+        sums
+    }
+
     /// Places the items that were not trained and whose audience changed: sums over all of it, users as they are now.
     fn place(
         &mut self,
@@ -241,6 +255,9 @@ impl Model {
         let embedding = self.manifest.settings.kept_embedding();
         let mut rows = self.ratio.embeddings()?.values().to_vec();
         rows.resize(self.items.len() * embedding, 0.0);
+        let axes = self.ratio.products.axes();
+        let mut products = self.ratio.products.values();
+        products.resize(self.items.len() * axes, 0.0);
         for task in due {
             let audience = self.exposures.audience(task);
             let mut state = ItemState { mass: 0.0, sums: vec![0.0; width] };
@@ -253,13 +270,18 @@ impl Model {
             if state.mass > 0.0 {
                 let row = pre.projection.embed(state.mass, &state.sums);
                 rows[task.0 as usize * embedding..][..embedding].copy_from_slice(&row);
+                if let Some(found) = &self.standard.axes {
+                    let place = found.place(state.mass, &self.stands(task, axes));
+                    products[task.0 as usize * axes..][..axes].copy_from_slice(&place);
+                }
                 added.embedded.push(task);
             } else if task.0 as usize >= known {
                 added.empty.push(task);
             }
             self.states.insert(task, state);
         }
-        self.ratio = self.ratio.with_tasks(&TaskEmbeddings::new(embedding, rows)?)?;
+        let products = Products::new(axes, &products);
+        self.ratio = self.ratio.with_tasks(&TaskEmbeddings::new(embedding, rows)?, products)?;
         Ok(())
     }
 }
@@ -385,7 +407,14 @@ pub fn fine_tune(
     let all = model.ratio.embeddings()?;
     let width = all.width();
     let rows: Vec<f32> = tasks.iter().flat_map(|t| all.row(t.0)).copied().collect();
-    let mut own = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?)?;
+    let mut own = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?, Products::default())?;
+    let axes = model.ratio.products.axes();
+    let places: Vec<f32> =
+        tasks.iter().flat_map(|t| &model.ratio.products.row(t.0)[..axes]).copied().collect();
+    if axes > 0 {
+        let offsets = Offsets::plain(axes, places, model.log_sums.clone());
+        own.model_mut().set_offsets(Some(Arc::new(offsets)));
+    }
     let config = TrainConfig {
         epochs,
         batch: settings.batch(train.len()).min(FINE_BATCH),
@@ -406,7 +435,7 @@ pub fn fine_tune(
         rows[task.0 as usize * width..][..width].copy_from_slice(own.row(i as u32));
     }
     let mut tuned = model.clone();
-    tuned.ratio = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?)?;
+    tuned.ratio = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?, model.ratio.products.clone())?;
     let known = model.items.len();
     refresh_knots(&mut tuned, known, &tasks)?;
     let nothing = ExposuresBuilder::new().build(known, model.users.len())?;

@@ -48,6 +48,7 @@ mod linalg;
 pub mod metrics;
 pub mod model;
 pub mod normalise;
+mod offsets;
 pub mod pipeline;
 pub mod ratio;
 pub mod rerank;

@@ -27,9 +27,20 @@ const LEAST_ITEMS: usize = 4_096;
 impl Catalogue {
     /// All of these items where so many instances allow it, else a sample that stands for them.
     pub fn of(exposures: &Exposures, items: &[TaskId], instances: usize, seed: u64) -> Self {
+        Self::within(MOST_PAIRS, exposures, items, instances, seed)
+    }
+
+    /// The same with room for so many pairs.
+    pub(crate) fn within(
+        most: usize,
+        exposures: &Exposures,
+        items: &[TaskId],
+        instances: usize,
+        seed: u64,
+    ) -> Self {
         let masses: Vec<f64> = items.iter().map(|t| exposures.mass(*t)).collect();
         let total: f64 = masses.iter().sum();
-        let room = (MOST_PAIRS / instances.max(1)).max(LEAST_ITEMS);
+        let room = (most / instances.max(1)).max(LEAST_ITEMS.min(most));
         if items.len() <= room {
             let items = items.iter().zip(&masses).filter(|(_, m)| **m > 0.0).map(|(t, m)| (*t, m / total));
             return Self { items: items.collect() };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contrastive::Contrastive;
 use crate::estimator::{Estimator, Tensor};
-use crate::kernels::{Output, Shape};
+use crate::kernels::{Floats, Output, Shape};
 use crate::tasks::TaskEmbeddings;
 use crate::{Error, Result};
 
@@ -30,7 +30,61 @@ impl RatioConfig {
 
 /// The ratio estimator: the net `θ` and the embedding of every task.
 #[derive(Debug, Clone)]
-pub struct Ratio(pub(crate) Contrastive);
+pub struct Ratio {
+    pub(crate) net: Contrastive,
+    pub(crate) products: Products,
+}
+
+/// Where tasks stand on the axes of [`crate::features::axes`]: their product with where an instance stands is added to what
+/// the net says. A row for each task, padded for the kernels; no floats where there are no axes.
+#[derive(Debug, Clone, Default)]
+pub struct Products {
+    axes: usize,
+    rows: Floats,
+}
+
+impl Products {
+    /// Rows of so many numbers.
+    pub fn new(axes: usize, rows: &[f32]) -> Self {
+        let mut products = Self { axes, rows: Floats::default() };
+        let stride = products.stride();
+        products.rows.resize(rows.len() / axes.max(1) * stride);
+        for (to, from) in products.rows.chunks_exact_mut(stride.max(1)).zip(rows.chunks_exact(axes.max(1))) {
+            to[..axes].copy_from_slice(from);
+        }
+        products
+    }
+
+    /// How many axes there are.
+    pub fn axes(&self) -> usize {
+        self.axes
+    }
+
+    /// Floats per row.
+    pub fn stride(&self) -> usize {
+        self.axes.next_multiple_of(16)
+    }
+
+    /// The row of a task, padded.
+    pub fn row(&self, task: u32) -> &[f32] {
+        &self.rows[task as usize * self.stride()..][..self.stride()]
+    }
+
+    /// All rows without padding.
+    pub fn values(&self) -> Vec<f32> {
+        let rows = self.rows.chunks_exact(self.stride().max(1));
+        rows.flat_map(|row| &row[..self.axes]).copied().collect()
+    }
+
+    /// Of rows of features, the padded rows of where they stand: the last columns.
+    pub(crate) fn of_instances(&self, width: usize, rows: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; if self.axes == 0 { 0 } else { rows.len() / width * self.stride() }];
+        for (to, from) in out.chunks_exact_mut(self.stride().max(1)).zip(rows.chunks_exact(width)) {
+            to[..self.axes].copy_from_slice(&from[width - self.axes..]);
+        }
+        out
+    }
+}
 
 impl RatioConfig {
     /// A net with random weights over these embeddings.
@@ -45,19 +99,25 @@ impl RatioConfig {
             dropout: self.dropout.clone(),
             output: Output::Shared,
         };
-        Ok(Ratio(Contrastive::new(shape, tasks.len(), tasks.values(), seed)?))
+        let net = Contrastive::new(shape, tasks.len(), tasks.values(), seed)?;
+        Ok(Ratio { net, products: Products::default() })
     }
 }
 
 impl Ratio {
     /// The trainable model inside, for [`crate::trainer::train`].
     pub fn model_mut(&mut self) -> &mut Contrastive {
-        &mut self.0
+        &mut self.net
+    }
+
+    /// Where tasks stand on the axes.
+    pub fn products(&self) -> &Products {
+        &self.products
     }
 
     /// Every response becomes `slope · f + offset`: that is a matter of the last layer.
     pub fn scale_output(&mut self, slope: f32, offset: f32) -> Result<()> {
-        let mut parameters = self.0.parameters();
+        let mut parameters = self.net.parameters();
         for tensor in &mut parameters {
             match tensor.name.as_str() {
                 "output.weight" => tensor.values.iter_mut().for_each(|v| *v *= slope),
@@ -65,15 +125,16 @@ impl Ratio {
                 _ => {}
             }
         }
-        self.0.set_parameters(parameters)
+        self.products.rows.iter_mut().for_each(|v| *v *= slope);
+        self.net.set_parameters(parameters)
     }
 
     /// One net whose response is the mean of these nets', which are of one shape: their layers stand side by side with
     /// nothing between them, and a task's embedding is theirs one after the other.
     pub fn mean_of(members: &[Ratio]) -> Result<Ratio> {
         let [first, ..] = members else { return Err(Error::config("ensemble", "needs at least one net")) };
-        let (shape, count) = (first.0.net.shape().clone(), members.len());
-        let all: Vec<Vec<Tensor>> = members.iter().map(|m| m.0.parameters()).collect();
+        let (shape, count) = (first.net.net.shape().clone(), members.len());
+        let all: Vec<Vec<Tensor>> = members.iter().map(|m| m.net.parameters()).collect();
         let merged = |i: usize| -> Tensor {
             let one = &all[0][i];
             let (rows, columns) = (one.shape[0], one.shape[1]);
@@ -105,33 +166,33 @@ impl Ratio {
             hidden: shape.hidden.iter().map(|h| count * h).collect(),
             ..shape
         };
-        let tasks = first.0.task_count();
+        let tasks = first.net.task_count();
         let mut model = Contrastive::new(wide.clone(), tasks, &vec![0.0; tasks * wide.embedding], 0)?;
         model.set_parameters(parameters)?;
-        Ok(Ratio(model))
+        Ok(Ratio { net: model, products: first.products.clone() })
     }
 
     /// Whether every response is 0, whatever the instance and the task.
     pub fn is_silent(&self) -> bool {
-        let outputs = self.0.parameters().into_iter().filter(|t| t.name.starts_with("output."));
-        outputs.flat_map(|t| t.values).all(|v| v == 0.0)
+        let outputs = self.net.parameters().into_iter().filter(|t| t.name.starts_with("output."));
+        outputs.flat_map(|t| t.values).all(|v| v == 0.0) && self.products.rows.iter().all(|v| *v == 0.0)
     }
 
-    /// The same net over other embeddings.
-    pub fn with_tasks(&self, tasks: &TaskEmbeddings) -> Result<Ratio> {
-        let mut shape = self.0.net.shape().clone();
+    /// The same net over other embeddings, with these products.
+    pub fn with_tasks(&self, tasks: &TaskEmbeddings, products: Products) -> Result<Ratio> {
+        let mut shape = self.net.net.shape().clone();
         shape.embedding = tasks.width();
         let mut model = Contrastive::new(shape, tasks.len(), tasks.values(), 0)?;
-        let mut parameters = self.0.parameters();
+        let mut parameters = self.net.parameters();
         parameters.retain(|tensor| tensor.name != "tasks");
         parameters.push(Tensor::matrix("tasks", tasks.len(), tasks.width(), tasks.values().to_vec()));
         model.set_parameters(parameters)?;
-        Ok(Ratio(model))
+        Ok(Ratio { net: model, products })
     }
 
     /// The embeddings as they are now.
     pub fn embeddings(&self) -> Result<TaskEmbeddings> {
-        TaskEmbeddings::new(self.0.task_width(), self.0.task_values())
+        TaskEmbeddings::new(self.net.task_width(), self.net.task_values())
     }
 }
 

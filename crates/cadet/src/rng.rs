@@ -31,6 +31,7 @@ pub enum Purpose {
     Explore = 20,
     Simulation = 21,
     Augment = 22,
+    Axes = 23,
 }
 
 fn splitmix(value: u64) -> u64 {

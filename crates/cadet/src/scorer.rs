@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::calibrate::{self, Basis};
 use crate::exposures::TaskId;
 use crate::instances::Instances;
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, add_products};
 use crate::model::{Model, Standing};
 use crate::ratio::Ratio;
 use crate::users::Users;
@@ -19,6 +19,8 @@ use crate::{Error, Result};
 pub struct Halves {
     rows: Vec<f32>,
     width: usize,
+    /// Where each stands on the axes, padded; empty where there are none.
+    axes: Vec<f32>,
     /// `log Σ m·e^f` of each; empty where scores are taken as they are.
     log_sums: Vec<f32>,
 }
@@ -28,6 +30,7 @@ pub struct Halves {
 pub struct Workspace {
     scratch: crate::kernels::Scratch,
     rows: Vec<f32>,
+    axes: Vec<f32>,
 }
 
 impl Halves {
@@ -50,6 +53,7 @@ impl Halves {
         Halves {
             rows: users.iter().flat_map(|u| self.row(*u)).copied().collect(),
             width: self.width,
+            axes: users.iter().flat_map(|u| self.axes(*u)).copied().collect(),
             log_sums,
         }
     }
@@ -72,13 +76,18 @@ impl Halves {
     fn row(&self, user: u32) -> &[f32] {
         &self.rows[user as usize * self.width..][..self.width]
     }
+
+    fn axes(&self, user: u32) -> &[f32] {
+        let stride = self.axes.len() / self.len().max(1);
+        &self.axes[user as usize * stride..][..stride]
+    }
 }
 
 impl Ratio {
     /// What these instances bring to the first layer.
     pub fn halves(&self, x: &Instances) -> Result<Halves> {
         const BLOCK: usize = 1024;
-        let net = &self.0.net;
+        let net = &self.net.net;
         if x.width() != net.shape().features {
             return Err(Error::Shape {
                 what: "features per user",
@@ -90,18 +99,20 @@ impl Ratio {
         let mut rows = vec![0.0; x.len() * width];
         let blocks = x.values().par_chunks(BLOCK * x.width()).zip(rows.par_chunks_mut(BLOCK * width));
         blocks.for_each_init(Vec::new, |halves, (x, out)| {
-            net.instance_halves(self.0.kernel(), x, halves);
+            net.instance_halves(self.net.kernel(), x, halves);
             out.copy_from_slice(halves);
         });
-        Ok(Halves { rows, width, log_sums: Vec::new() })
+        let axes = self.products.of_instances(x.width(), x.values());
+        Ok(Halves { rows, width, axes, log_sums: Vec::new() })
     }
 
     /// The same for a few rows of features, on this thread.
     pub(crate) fn halves_here(&self, rows: &[f32]) -> Halves {
-        let net = &self.0.net;
+        let net = &self.net.net;
         let mut halves = Vec::new();
-        net.instance_halves(self.0.kernel(), rows, &mut halves);
-        Halves { rows: halves, width: net.first_width(), log_sums: Vec::new() }
+        net.instance_halves(self.net.kernel(), rows, &mut halves);
+        let axes = self.products.of_instances(net.shape().features, rows);
+        Halves { rows: halves, width: net.first_width(), axes, log_sums: Vec::new() }
     }
 
     /// The familiarity of each of these users with a task.
@@ -109,7 +120,7 @@ impl Ratio {
     /// # Panics
     /// If the task is not one of the model's, or `out` has another length than `halves`.
     pub fn familiarity(&self, task: TaskId, halves: &Halves, out: &mut [f32]) {
-        let mut scratch = self.0.net.scratch();
+        let mut scratch = self.net.net.scratch();
         self.familiarity_with(&mut scratch, task, halves, out);
     }
 
@@ -142,9 +153,12 @@ impl Ratio {
         halves: &Halves,
         out: &mut [f32],
     ) {
-        let row = self.0.row(task.0);
-        let half = self.0.net.task_half(self.0.kernel(), row);
-        self.0.net.responses(self.0.kernel(), &halves.rows, &half, row, scratch, out);
+        let row = self.net.row(task.0);
+        let half = self.net.net.task_half(self.net.kernel(), row);
+        self.net.net.responses(self.net.kernel(), &halves.rows, &half, row, scratch, out);
+        if self.products.axes() > 0 {
+            add_products(self.net.kernel(), &halves.axes, self.products.row(task.0), out);
+        }
         out.iter_mut().zip(&halves.log_sums).for_each(|(f, log_sum)| *f -= log_sum);
     }
 
@@ -163,7 +177,7 @@ impl Ratio {
         let mut out = vec![0.0; tasks.len() * halves.len()];
         let rows = out.par_chunks_mut(halves.len().max(1)).zip(tasks);
         rows.for_each_init(
-            || self.0.net.scratch(),
+            || self.net.net.scratch(),
             |scratch, (out, task)| self.familiarity_with(scratch, *task, halves, out),
         );
         out
@@ -171,18 +185,20 @@ impl Ratio {
 
     /// What every task brings to the first layer, its bias included.
     pub fn task_halves(&self) -> Halves {
-        let net = &self.0.net;
+        let net = &self.net.net;
         let width = net.first_width();
-        let mut rows = vec![0.0; self.0.task_count() * width];
+        let mut rows = vec![0.0; self.net.task_count() * width];
         rows.par_chunks_mut(width).enumerate().for_each(|(t, out)| {
-            out.copy_from_slice(&net.task_half(self.0.kernel(), self.0.row(t as u32)));
+            out.copy_from_slice(&net.task_half(self.net.kernel(), self.net.row(t as u32)));
         });
-        Halves { rows, width, log_sums: Vec::new() }
+        let axes = (0..self.net.task_count() as u32).flat_map(|t| self.products.row(t)).copied();
+        let axes = if self.products.axes() > 0 { axes.collect() } else { Vec::new() };
+        Halves { rows, width, axes, log_sums: Vec::new() }
     }
 
     /// Memory for [`Ratio::familiarity_of`], to be used again and again.
     pub fn workspace(&self) -> Workspace {
-        Workspace { scratch: self.0.net.scratch(), rows: Vec::new() }
+        Workspace { scratch: self.net.net.scratch(), rows: Vec::new(), axes: Vec::new() }
     }
 
     /// The familiarity of one user with some tasks, down to the last bit what [`Ratio::familiarity`] says: the first
@@ -198,13 +214,16 @@ impl Ratio {
         tasks: &Halves,
         wanted: &[u32],
     ) -> Vec<f32> {
-        let Workspace { scratch, rows } = workspace;
+        let Workspace { scratch, rows, axes } = workspace;
         rows.clear();
+        axes.clear();
         wanted.iter().for_each(|t| rows.extend_from_slice(tasks.row(*t)));
+        wanted.iter().for_each(|t| axes.extend_from_slice(tasks.axes(*t)));
         let mut out = vec![0.0; wanted.len()];
         if let Some(first) = wanted.first() {
-            let any = self.0.row(*first);
-            self.0.net.responses(self.0.kernel(), rows, users.row(user), any, scratch, &mut out);
+            let any = self.net.row(*first);
+            self.net.net.responses(self.net.kernel(), rows, users.row(user), any, scratch, &mut out);
+            add_products(self.net.kernel(), axes, users.axes(user), &mut out);
         }
         let log_sum = users.log_sum(user);
         out.iter_mut().for_each(|f| *f -= log_sum);
@@ -213,7 +232,7 @@ impl Ratio {
 
     /// The instructions that the kernels use.
     pub fn kernel(&self) -> Kernel {
-        self.0.kernel()
+        self.net.kernel()
     }
 }
 

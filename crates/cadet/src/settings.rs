@@ -44,6 +44,8 @@ pub struct Settings {
     pub features_from: FeatureSource,
     /// Whether features are brought to mean 0 and spread 1.
     pub standardise: bool,
+    /// Axes along which audiences are told apart in closed form, at most; the net learns what that leaves over. 0 for none.
+    pub axes: usize,
     /// Numbers per task embedding.
     pub embedding: usize,
     /// Widths of the hidden layers.
@@ -103,6 +105,7 @@ impl Default for Settings {
             factors: 32,
             features_from: FeatureSource::Halves,
             standardise: true,
+            axes: 16,
             embedding: 16,
             hidden: vec![64, 64, 32],
             dropout: vec![0.0],
@@ -137,6 +140,7 @@ impl Settings {
             factors: 100,
             features_from: FeatureSource::All,
             normalise: false,
+            axes: 0,
             future: false,
             hidden: net.hidden,
             dropout: net.dropout,
@@ -167,6 +171,7 @@ impl Settings {
             _ => Ok(()),
         };
         within("embedding", self.embedding, 4096)?;
+        within("axes", self.axes.max(1), 64)?;
         within("factors", self.factors, 512)?;
         within("ensemble", self.ensemble, 64)?;
         within("seed_tasks", self.seed_tasks, 65_536)?;

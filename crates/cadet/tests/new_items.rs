@@ -7,6 +7,7 @@ use cadet::items::{Added, Arrivals, add, fine_tune};
 use cadet::metrics::{Agreement, agreement};
 use cadet::model::{Model, Standing};
 use cadet::pipeline::Log;
+use cadet::ratio::Products;
 use cadet::rng::{Purpose, Rng};
 use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
@@ -123,7 +124,13 @@ fn placed_at_random(model: &Model, seed: u64) -> Model {
             rows[t * width + k] = mean + sd * rng.normal();
         }
     }
-    let ratio = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows).unwrap()).unwrap();
+    let products = model.ratio.products();
+    let mut places = products.values();
+    for t in (0..all.len()).filter(|t| !model.trained[*t]) {
+        places[t * products.axes()..][..products.axes()].fill(0.0);
+    }
+    let products = Products::new(products.axes(), &places);
+    let ratio = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows).unwrap(), products).unwrap();
     Model { ratio, ..model.clone() }
 }
 
@@ -232,7 +239,8 @@ fn shards_in_any_order_give_what_all_at_once_gives() {
         let (found, expected) = (all_scores(&sharded), all_scores(&whole));
         let worst = found.iter().zip(&expected).flat_map(|(f, e)| (0..3).map(move |i| (f[i] - e[i]).abs()));
         let worst = worst.fold(0.0, f32::max);
-        assert!(worst < 1e-6, "{shards} shards: {worst}");
+        // What users' scores add up to is carried on from shard to shard, in single precision.
+        assert!(worst < 1e-5, "{shards} shards: {worst}");
         for item in (0..30u32).filter(|t| is_late(*t)) {
             let place = |m: &Model| TaskId(m.items.get(IdRef::Int(item.into())).unwrap());
             let (a, b) =

@@ -59,11 +59,11 @@ pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags, instead: &str) -
     };
     let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;
     output::warn_skipped(&table.skipped);
-    if table.features.width() != model.features.width() {
+    if table.features.width() != model.standard.mean.len() {
         let what = format!(
             "{} features per user, the model takes {}",
             table.features.width(),
-            model.features.width()
+            model.standard.mean.len()
         );
         return Err(Error::data(path, At::File, what).into());
     }

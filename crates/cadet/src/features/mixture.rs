@@ -188,6 +188,31 @@ impl Mixture {
         self.shares.is_empty()
     }
 
+    /// Log shares, means and variances of components that know their features one by one.
+    pub(crate) fn parts_of(&self) -> (&[f64], &[f64], &[f64]) {
+        (&self.shares, &self.means, &self.variances)
+    }
+
+    /// Puts back what [`Mixture::parts_of`] gave.
+    pub(crate) fn from_parts(
+        width: usize,
+        shares: Vec<f64>,
+        means: Vec<f64>,
+        variances: Vec<f64>,
+    ) -> Result<Self> {
+        let sizes = [means.len(), variances.len()];
+        let finite = shares.iter().chain(&means).all(|v| !v.is_nan());
+        if shares.is_empty() || sizes != [shares.len() * width; 2] || !finite {
+            return Err(Error::config("components", "means and variances do not fit the components"));
+        }
+        if variances.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
+            return Err(Error::config("components", "a variance is not above 0"));
+        }
+        let mut mixture = Self { width, shares, means, variances, axes: vec![], constants: vec![] };
+        mixture.complete();
+        Ok(mixture)
+    }
+
     fn complete(&mut self) {
         let logs = self.variances.chunks_exact(self.width);
         let logs = logs.map(|v| v.iter().map(|v| (std::f64::consts::TAU * v).ln()).sum::<f64>());
@@ -221,18 +246,39 @@ impl Mixture {
         softmax(&mut parts)
     }
 
+    /// Puts how much a row belongs to each component behind `out`.
+    pub fn append_memberships(&self, row: &[f32], out: &mut Vec<f32>) {
+        let mut parts = vec![0.0; self.len()];
+        self.parts(row, &mut parts);
+        softmax(&mut parts);
+        out.extend(parts.iter().map(|p| *p as f32));
+    }
+
+    /// The slopes of a weighted sum of a row's memberships by each of its features, where components know their features
+    /// one by one.
+    pub(crate) fn slopes(&self, row: &[f32], weights: &[f64]) -> Vec<f64> {
+        let mut parts = vec![0.0; self.len()];
+        self.parts(row, &mut parts);
+        softmax(&mut parts);
+        let mean: f64 = parts.iter().zip(weights).map(|(p, w)| p * w).sum();
+        let mut slopes = vec![0.0; self.width];
+        for (c, (part, weight)) in parts.iter().zip(weights).enumerate() {
+            let range = c * self.width..(c + 1) * self.width;
+            let (means, variances) = (&self.means[range.clone()], &self.variances[range]);
+            for (((slope, x), m), v) in slopes.iter_mut().zip(row).zip(means).zip(variances) {
+                *slope -= part * (weight - mean) * (f64::from(*x) - m) / v;
+            }
+        }
+        slopes
+    }
+
     /// How much each row belongs to each component.
     pub fn memberships(&self, x: &Instances) -> Result<Vec<f32>> {
         if x.width() != self.width {
             return Err(Error::Shape { what: "features per user", expected: self.width, found: x.width() });
         }
-        let mut parts = vec![0.0; self.len()];
         let mut out = Vec::with_capacity(x.len() * self.len());
-        for row in 0..x.len() as u32 {
-            self.parts(x.row(row), &mut parts);
-            softmax(&mut parts);
-            out.extend(parts.iter().map(|p| *p as f32));
-        }
+        (0..x.len() as u32).for_each(|row| self.append_memberships(x.row(row), &mut out));
         Ok(out)
     }
 }

@@ -4,12 +4,14 @@
 //! [`ktup`] gives vectors of items, [`mixture`] finds kinds of users. [`Standard`] brings any features to the same
 //! scale.
 
+pub mod axes;
 pub mod deepfm;
 pub mod factors;
 pub mod ktup;
 pub mod mixture;
 pub mod reliability;
 
+pub use axes::Axes;
 pub use factors::Factors;
 pub use ktup::{Graph, Ktup, KtupConfig};
 use mixture::Moments;
@@ -18,13 +20,16 @@ pub use reliability::Reliability;
 use crate::instances::Instances;
 use crate::{Error, Result};
 
-/// Shifts and scales every feature to mean 0 and spread 1 over the instances trained on.
+/// Brings raw features to the net: shifts and scales each to mean 0 and spread 1 over the instances trained on, and puts
+/// behind them where the instance stands on the axes along which audiences differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standard {
     /// Subtracted.
     pub mean: Vec<f32>,
     /// Multiplied with; 0 for a feature that never varies.
     pub scale: Vec<f32>,
+    /// Axes on which the net is told where a user stands, behind the features.
+    pub axes: Option<Axes>,
 }
 
 impl Standard {
@@ -37,7 +42,7 @@ impl Standard {
             if sd > 1e-6 * m.abs().max(1e-30) { (1.0 / sd) as f32 } else { 0.0 }
         };
         let scale = variance.iter().zip(&mean).map(scale).collect();
-        Self { mean: mean.iter().map(|m| *m as f32).collect(), scale }
+        Self { mean: mean.iter().map(|m| *m as f32).collect(), scale, axes: None }
     }
 
     /// Changes the rows in place.
@@ -50,14 +55,24 @@ impl Standard {
             });
         }
         let width = x.width();
-        x.values_mut().chunks_exact_mut(width).for_each(|row| self.apply_row(row));
-        Ok(())
+        x.values_mut().chunks_exact_mut(width).for_each(|row| self.scaled(row));
+        match &self.axes {
+            Some(axes) => axes.append(x),
+            None => Ok(()),
+        }
     }
 
-    /// Changes one row in place.
-    pub fn apply_row(&self, row: &mut [f32]) {
+    fn scaled(&self, row: &mut [f32]) {
         for ((v, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
             *v = (*v - mean) * scale;
+        }
+    }
+
+    /// Makes one row ready for the net.
+    pub fn apply_row(&self, row: &mut Vec<f32>) {
+        self.scaled(row);
+        if let Some(axes) = &self.axes {
+            axes.append_row(row);
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Pairs<'a> {
     pub positives: &'a [u32],
     /// Negatives, `x̃ ~ p`.
     pub negatives: &'a [u32],
+    /// What is added to the responses of the positives and of the negatives; empty for nothing.
+    pub offsets: [&'a [f32]; 2],
 }
 
 /// Working memory of one thread.
@@ -77,6 +79,7 @@ impl Mlp {
         let count = pairs.tasks.len();
         assert_eq!(x.width(), self.shape.features);
         assert_eq!((pairs.positives.len(), pairs.negatives.len()), (count, count));
+        assert!(pairs.offsets.iter().all(|list| list.is_empty() || list.len() == count));
         assert_eq!(task_gradient.len(), count * stride);
         let (instances, tasks) = (x.len(), table.len() / stride);
         assert!(pairs.tasks.iter().all(|t| (*t as usize) < tasks));
@@ -230,7 +233,8 @@ fn gradients<V: Simd, const R: usize>(
         let tile = Pairs {
             tasks: &pairs.tasks[range.clone()],
             positives: &pairs.positives[range.clone()],
-            negatives: &pairs.negatives[range],
+            negatives: &pairs.negatives[range.clone()],
+            offsets: pairs.offsets.map(|list| list.get(range.clone()).unwrap_or(&[])),
         };
         let next = tile.tasks.len() + n * TILE_PAIRS..pairs.tasks.len().min((n + 2) * TILE_PAIRS);
         let next = [&pairs.positives[next.clone()], &pairs.negatives[next]];
@@ -315,6 +319,9 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         }
         let mut slopes = [0.0f32; TILE_ROWS];
         apply_outputs::<V>(h, &outputs[..rows], last, &mut slopes[..rows]);
+        for (offsets, slopes) in pairs.offsets.into_iter().zip(slopes.chunks_mut(count)) {
+            slopes.iter_mut().zip(offsets).for_each(|(f, offset)| *f += offset);
+        }
         let loss = softplus_and_slopes(&mut slopes, count, scale);
 
         // Backward through the output.
@@ -413,6 +420,34 @@ unsafe fn apply_outputs<V: Simd>(h: *const f32, output: impl RowsAt, width: usiz
         for (r, out) in out.iter_mut().enumerate().skip(whole) {
             let (h, output) = (h.add(r * width), output.row(r));
             *out = products_of::<V>(h, output, width).sum() + *output.add(width);
+        }
+    }
+}
+
+/// `out[i] += rows[i] · with`, for rows as long as `with`: a multiple of 16 floats.
+pub fn add_products(kernel: Kernel, rows: &[f32], with: &[f32], out: &mut [f32]) {
+    assert!(with.len().is_multiple_of(PAD) && rows.len() == out.len() * with.len());
+    if !with.is_empty() {
+        dispatch!(kernel, fn(rows: &[f32], with: &[f32], out: &mut [f32]), products);
+    }
+}
+
+#[inline(always)]
+fn products<V: Simd, const R: usize>(rows: &[f32], with: &[f32], out: &mut [f32]) {
+    let width = with.len();
+    let mut tiles = rows.chunks_exact(8 * width).zip(out.chunks_exact_mut(8));
+    // SAFETY: the dispatcher chose `V`, and `add_products` checked the sizes.
+    unsafe {
+        for (rows, out) in &mut tiles {
+            let mut products = [V::splat(0.0); 8];
+            for (i, product) in products.iter_mut().enumerate() {
+                *product = products_of::<V>(rows.as_ptr().add(i * width), with.as_ptr(), width);
+            }
+            out.iter_mut().zip(V::sums(products)).for_each(|(o, sum)| *o += sum);
+        }
+        let whole = out.len() / 8 * 8;
+        for (row, out) in rows.chunks_exact(width).zip(out).skip(whole) {
+            *out += products_of::<V>(row.as_ptr(), with.as_ptr(), width).sum();
         }
     }
 }

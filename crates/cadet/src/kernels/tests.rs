@@ -71,6 +71,7 @@ struct Case {
     tasks: Vec<u32>,
     positives: Vec<u32>,
     negatives: Vec<u32>,
+    offsets: [Vec<f32>; 2],
 }
 
 impl Case {
@@ -99,7 +100,8 @@ impl Case {
         let x = Instances::new(features, (0..features * 40).map(|_| rng.normal()).collect()).unwrap();
         let mut draw = |n: usize| (0..pairs).map(|_| rng.below(n) as u32).collect::<Vec<_>>();
         let (tasks, positives, negatives) = (draw(tasks), draw(40), draw(40));
-        Case { net, x, table, tasks, positives, negatives }
+        let offsets = [0, 1].map(|_| (0..pairs).map(|_| rng.normal()).collect());
+        Case { net, x, table, tasks, positives, negatives, offsets }
     }
 
     fn loss(&self, plain: &Plain, table: &[f64]) -> f64 {
@@ -107,8 +109,9 @@ impl Case {
         (0..self.tasks.len())
             .map(|i| {
                 let row = &table[self.tasks[i] as usize * stride..][..stride];
-                softplus(-plain.response(self.x.row(self.positives[i]), row))
-                    + softplus(plain.response(self.x.row(self.negatives[i]), row))
+                let offset = |side: usize| f64::from(self.offsets[side][i]);
+                softplus(-plain.response(self.x.row(self.positives[i]), row) - offset(0))
+                    + softplus(plain.response(self.x.row(self.negatives[i]), row) + offset(1))
             })
             .sum::<f64>()
             / self.tasks.len() as f64
@@ -119,7 +122,12 @@ impl Case {
         let stride = self.net.shape().task_stride();
         let mut scratch = self.net.scratch();
         let mut per_pair = vec![f32::NAN; self.tasks.len() * stride];
-        let pairs = Pairs { tasks: &self.tasks, positives: &self.positives, negatives: &self.negatives };
+        let pairs = Pairs {
+            tasks: &self.tasks,
+            positives: &self.positives,
+            negatives: &self.negatives,
+            offsets: [&self.offsets[0], &self.offsets[1]],
+        };
         let scale = 1.0 / self.tasks.len() as f32;
         let loss =
             self.net.gradients(kernel, &self.x, &self.table, pairs, 7, scale, &mut scratch, &mut per_pair);
@@ -176,6 +184,30 @@ fn responses_equal_the_plain_net_and_one_row_equals_many() {
                     case.net.responses(kernel, &half_of_one, &half, row, &mut scratch, &mut one);
                     assert_eq!(one[0].to_bits(), many.to_bits(), "{kernel:?}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_are_added_and_one_row_equals_many() {
+    let mut rng = Rng::at(1, Purpose::Init, [7, 7]);
+    for width in [16, 48] {
+        let rows: Vec<f32> = (0..19 * width).map(|_| rng.normal()).collect();
+        let with: Vec<f32> = (0..width).map(|_| rng.normal()).collect();
+        for kernel in Kernel::available() {
+            let mut many = vec![1.0f32; 19];
+            add_products(kernel, &rows, &with, &mut many);
+            for (row, found) in rows.chunks_exact(width).zip(&many) {
+                let exact: f64 = row.iter().zip(&with).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                assert!((f64::from(*found) - 1.0 - exact).abs() < 1e-5, "{kernel:?} {found} {exact}");
+                let mut one = [1.0];
+                add_products(kernel, row, &with, &mut one);
+                assert_eq!(one[0].to_bits(), found.to_bits(), "{kernel:?}");
+                // Users and items may change places.
+                let mut turned = [1.0];
+                add_products(kernel, &with, row, &mut turned);
+                assert_eq!(turned[0].to_bits(), found.to_bits(), "{kernel:?}");
             }
         }
     }
@@ -270,6 +302,7 @@ fn dropout_drops_its_share_and_keeps_the_mean() {
         tasks: vec![0; pairs],
         positives: vec![0; pairs],
         negatives: vec![0; pairs],
+        offsets: [vec![], vec![]],
         net,
     };
     for kernel in Kernel::available() {

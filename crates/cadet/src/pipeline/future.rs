@@ -1,6 +1,6 @@
 //! How long does a model hold? One of the past is measured on what came after.
 
-use super::study::{Study, judged};
+use super::study::{Like, Study, judged};
 use super::{Aside, Observe};
 use crate::evaluate::{HeldOut, HeldOutPairs, Limits, evaluate, measurable};
 use crate::exposures::{Exposures, ExposuresBuilder, TaskId};
@@ -32,7 +32,7 @@ pub(super) fn measure(
     names: (&Names, &Names),
     given: Option<&Instances>,
     settings: &Settings,
-    (like, slope): (Option<(usize, f32)>, Option<Slope>),
+    (like, slope): (Option<Like>, Option<Slope>),
     watch: &mut dyn Observe,
 ) -> Result<Option<Future>> {
     let mut sorted: Vec<u32> = times.iter().copied().filter(|t| *t > 0).collect();

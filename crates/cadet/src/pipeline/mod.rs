@@ -19,7 +19,7 @@ use crate::split::{self, SplitRule};
 use crate::trainer::{self, End, History, Progress, Watch};
 use crate::{Error, Result};
 use calibration::calibrate;
-use study::{Nets, Serving, Study};
+use study::{Like, Nets, Serving, Study};
 
 /// A log, read.
 #[derive(Debug, Clone)]
@@ -137,7 +137,9 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let interrupted = nets.history.end == End::Interrupted;
 
     watch.stage(Stage::Evaluation);
-    let slope = if settings.normalise { study.temper(&mut nets.ratio, settings)? } else { None };
+    // How far the closed form goes before the slope.
+    let untempered = nets.scale;
+    let slope = if settings.normalise { study.temper(&mut nets, settings)? } else { None };
     let mut held_out_sums = study.held_out_sums(&nets.ratio, settings);
     if nets.signal && settings.normalise && !study.beats_chance(&nets.ratio, &held_out_sums, settings)? {
         nets = Nets::silent(&study, settings)?.with_history(nets);
@@ -156,7 +158,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let future = match kept.last() {
         Some(times) if nets.signal && !interrupted && settings.future => {
             watch.stage(Stage::Future);
-            let like = study.factors.as_ref().map(|f| (f.width(), f.prior()));
+            let like = Like::new(study.factors.as_ref(), untempered);
             let past = Settings { epochs: nets.history.best.div_ceil(2), ..settings.clone() };
             future::measure(kept, times, names, given.as_ref(), &past, (like, slope), watch)?
         }
@@ -175,8 +177,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         items: items.len(),
         exposures: exposures.len(),
         events: exposures.event_count(),
-        features: features.width(),
-        feature_names: features.names().to_vec(),
+        features: study.standard.mean.len(),
+        feature_names: features.names().iter().take(study.standard.mean.len()).cloned().collect(),
         feature_columns,
         learned_features: study.factors.is_some(),
         latest,
@@ -202,7 +204,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         p_values: Vec::new(),
         added: Vec::new(),
     };
-    let Study { views, standard, factors, trained, .. } = study;
+    let Study { views, mut standard, factors, trained, .. } = study;
+    standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);
     let mut model = Model {
         manifest,
         users,
@@ -243,7 +246,9 @@ fn refit(model: &mut Model, given: Option<&Instances>, watch: &mut dyn Observe) 
     };
     let kept = split::tasks_with_at_least(&model.exposures, settings.min_exposures);
     let names = (model.users.names(), model.items.names());
-    let like = model.factors.as_ref().map(|f| (f.width(), f.prior()));
+    let scale = model.standard.axes.as_ref().map_or(1.0, |axes| axes.scale);
+    let like =
+        Like::new(model.factors.as_ref(), scale / model.manifest.slope.map_or(1.0, |s| s.slope as f32));
     let rule = SplitRule::new(0.0, 0.0, settings.seed)?;
     let study = Study::prepare(&kept, names, given, &again, &rule, like)?;
     let mut nets = match study.learn(&again, &mut Aside(watch)) {
@@ -257,6 +262,7 @@ fn refit(model: &mut Model, given: Option<&Instances>, watch: &mut dyn Observe) 
     };
     if let Some(slope) = model.manifest.slope {
         nets.ratio.scale_output(slope.slope as f32, slope.offset as f32)?;
+        nets.scale *= slope.slope as f32;
     }
     let everybody: Vec<u32> = (0..model.users.len() as u32).collect();
     let serving = study.serving(&kept, given.cloned(), &nets.ratio, &everybody, &again)?;
@@ -264,6 +270,7 @@ fn refit(model: &mut Model, given: Option<&Instances>, watch: &mut dyn Observe) 
     (model.features, model.mass, model.log_sums) = (serving.features, serving.mass, serving.log_sums);
     (model.ratio, model.pre, model.trained) = (nets.ratio, nets.pre, study.trained);
     (model.standard, model.factors) = (study.standard, study.factors);
+    model.standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);
     let Calibrator { class, held_out, .. } = std::mem::take(&mut model.calibrator);
     let p_values = std::mem::take(&mut model.manifest.p_values);
     calibrate(model, &study.views)?;

@@ -1,22 +1,25 @@
 //! What a net is trained and measured on, and the training itself: section 4 of the paper.
 
+use std::sync::Arc;
+
 use super::{Aside, Observe, Stage};
 use crate::baselines::{Course, Rivals};
 use crate::contrastive::Contrastive;
 use crate::evaluate::{Estimate, Evaluation, HeldOut, HeldOutPairs, Limits, evaluate, measurable};
 use crate::exposures::{Exposures, TaskId};
-use crate::features::{Factors, Reliability, Standard, factors};
+use crate::features::{Axes, Factors, Reliability, Standard, axes, factors};
 use crate::heads::Heads;
 use crate::ids::Names;
 use crate::init::Initialiser;
-use crate::init::learned::{self, Axes, Learned};
+use crate::init::learned::{self, Learned};
 use crate::init::project::Projection;
 use crate::init::random::Random;
 use crate::instances::Instances;
 use crate::judge::Baseline;
 use crate::model::PreEmbedding;
 use crate::normalise::{Catalogue, Described, log_sums};
-use crate::ratio::Ratio;
+use crate::offsets::Offsets;
+use crate::ratio::{Products, Ratio};
 use crate::sampler::Sampler;
 use crate::settings::{Init, Settings};
 use crate::split::{FeatureSource, Part, SplitRule, Views};
@@ -45,6 +48,23 @@ pub(super) struct Study {
     /// Whether features say anything at all.
     pub(super) signal: bool,
     pub(super) trained: Vec<bool>,
+    /// How far the closed form may go, where that is known.
+    scale: Option<f32>,
+}
+
+/// What an earlier study found, for one that has nobody to ask.
+#[derive(Clone, Copy)]
+pub(super) struct Like {
+    /// How many factors stand out, and the prior of the fold-in; where features are learned.
+    pub(super) factors: Option<(usize, f32)>,
+    /// How far the closed form may go.
+    pub(super) scale: f32,
+}
+
+impl Like {
+    pub(super) fn new(factors: Option<&Factors>, scale: f32) -> Option<Self> {
+        Some(Self { factors: factors.map(|f| (f.width(), f.prior())), scale })
+    }
 }
 
 /// The nets that training leaves.
@@ -55,6 +75,10 @@ pub(super) struct Nets {
     pub(super) seed_history: Option<History>,
     /// Whether they say anything: otherwise every response is 0.
     pub(super) signal: bool,
+    /// The closed form that the net was trained on top of.
+    pub(super) offsets: Option<Arc<Offsets>>,
+    /// How far validation users say that it may go.
+    pub(super) scale: f32,
 }
 
 /// What is kept of users to score them.
@@ -65,15 +89,15 @@ pub(super) struct Serving {
 }
 
 impl Study {
-    /// Splits the users, and learns features where none are given; `width` and prior of `like` are used where it is given,
-    /// instead of asking the exposures.
+    /// Splits the users, and learns features where none are given; what `like` says is used where it is given, instead of
+    /// asking the exposures.
     pub(super) fn prepare(
         kept: &Exposures,
         (users, items): (&Names, &Names),
         given: Option<&Instances>,
         settings: &Settings,
         rule: &SplitRule,
-        like: Option<(usize, f32)>,
+        like: Option<Like>,
     ) -> Result<Self> {
         let views = match given {
             Some(_) => Views::of_users(kept, users, rule),
@@ -87,20 +111,20 @@ impl Study {
             Some(x) => (x.clone(), Vec::new(), None, Vec::new(), true),
             None => {
                 let train = kept.filter(|_, u| views.of[u.0 as usize] == Part::Train);
-                let (factors, tried, signal) = learn_factors(&train, settings, like)?;
+                let (factors, tried, signal) = learn_factors(&train, settings, like.and_then(|l| l.factors))?;
                 let shown = views.shown.as_ref().unwrap_or(&views.train);
                 let (x, mass) = factors.fold_in_rows(&shown.transposed())?;
                 (x, mass, Some(factors), tried, signal)
             }
         };
-        let standard = match settings.standardise {
+        let mut standard = match settings.standardise {
             true => {
                 // With features from all that a user saw, its second instance stands for nothing.
                 let step = if settings.features_from == FeatureSource::All { views.each } else { 1 };
                 let members = views.members(Part::Train).into_iter().filter(|i| i % step == 0);
                 Standard::fit(&x, members.collect::<Vec<u32>>().into_iter())
             }
-            false => Standard { mean: vec![0.0; x.width()], scale: vec![1.0; x.width()] },
+            false => Standard { mean: vec![0.0; x.width()], scale: vec![1.0; x.width()], axes: None },
         };
         standard.apply(&mut x)?;
         if let Some(at) = x.values().iter().position(|v| !v.is_finite()) {
@@ -112,7 +136,16 @@ impl Study {
             return Err(Error::config("features", why));
         }
         let signal = signal && !nobody;
-        Ok(Self { views, x, mass, standard, factors, reliability, signal, trained })
+        if signal && given.is_some() && settings.axes > 0 && settings.adds_up() {
+            let fold = axes::folds(x.len(), views.each, settings.seed);
+            let with_kinds = given.is_some();
+            standard.axes = Axes::learn(&x, &views.train, &fold, settings.axes, with_kinds, settings.seed)?;
+            if let Some(axes) = &standard.axes {
+                axes.append(&mut x)?;
+            }
+        }
+        let scale = like.map(|l| l.scale);
+        Ok(Self { views, x, mass, standard, factors, reliability, signal, trained, scale })
     }
 
     fn described(&self) -> Described<'_> {
@@ -157,18 +190,28 @@ impl Study {
                 let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..training.clone() };
                 let stage = (Stage::Seeds, seeds.clone());
                 let history = self.train(heads.model_mut(), stage, &config, settings, watch)?;
-                let learned = Learned { heads: &heads, x: &self.x, axes: Axes::Principal };
+                let learned = Learned { heads: &heads, x: &self.x, axes: learned::Axes::Principal };
                 let (rows, projection) = learned.embed(train, settings.embedding, settings.init_scale())?;
                 (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
             }
         };
         watch.stage(Stage::Ratio);
+        let (offsets, scale) = self.closed_form(settings)?;
         let member = |number: u64, watch: &mut dyn Observe| {
             let seed = settings.seed.wrapping_add(number * MEMBER);
             let mut ratio = settings.net().init(self.x.width(), &start, seed)?;
+            if let Some(offsets) = &offsets {
+                // At first the net adds nothing.
+                ratio.scale_output(0.0, 0.0)?;
+                ratio.model_mut().set_offsets(Some(offsets.clone()));
+            }
             let (stage, config) =
                 ((Stage::Ratio, self.all_tasks()), TrainConfig { seed, ..training.clone() });
             let history = self.train(ratio.model_mut(), stage, &config, settings, watch)?;
+            if let (Some(axes), Some(offsets)) = (&self.standard.axes, &offsets) {
+                ratio.model_mut().set_offsets(None);
+                ratio.products = Products::new(axes.len(), offsets.places());
+            }
             Ok::<_, Error>((ratio, history))
         };
         let (first, mut history) = member(0, watch)?;
@@ -192,7 +235,46 @@ impl Study {
             history,
             seed_history,
             signal: true,
+            offsets,
+            scale,
         })
+    }
+
+    /// The closed form that the net is trained on top of, scaled as validation users say.
+    fn closed_form(&self, settings: &Settings) -> Result<(Option<Arc<Offsets>>, f32)> {
+        /// Pairs whose products are added up.
+        const MOST_PAIRS: usize = 100_000_000;
+        let Some(axes) = &self.standard.axes else { return Ok((None, 1.0)) };
+        let mut fold = axes::folds(self.x.len(), self.views.each, settings.seed);
+        for (i, fold) in fold.iter_mut().enumerate() {
+            if self.views.of[i / self.views.each as usize] != Part::Train {
+                *fold = axes::FOLDS as u8;
+            }
+        }
+        let items: Vec<TaskId> =
+            self.all_tasks().into_iter().filter(|t| self.trained[t.0 as usize]).collect();
+        let train = &self.views.train;
+        let catalogue = Catalogue::within(MOST_PAIRS, train, &items, self.x.len(), settings.seed);
+        let offsets = Offsets::new(axes, &self.x, train, fold).scaled(&self.x, 1.0, &catalogue);
+        let pairs = self.validation_pairs(settings)?;
+        let says = |task: TaskId, instances: &[u32]| -> Vec<f32> {
+            instances.iter().map(|i| offsets.of(&self.x, task.0, *i)).collect()
+        };
+        let found = |pairs| Some(self.slope(&pairs, &says)?.slope as f32);
+        let scale = self.scale.or_else(|| pairs.and_then(found)).unwrap_or(1.0);
+        Ok((Some(Arc::new(offsets.scaled(&self.x, scale, &catalogue))), scale))
+    }
+
+    /// The slope of scores on held-out pairs.
+    fn slope(
+        &self,
+        pairs: &HeldOutPairs,
+        scores: &(dyn Fn(TaskId, &[u32]) -> Vec<f32> + Sync),
+    ) -> Option<Slope> {
+        let (own, theirs) = pairs.scores(&scores);
+        let both = pairs.positives.iter().chain(&pairs.negatives);
+        let users: Vec<u32> = both.map(|i| i / self.views.each).collect();
+        Slope::fit(&own, &theirs, &users)
     }
 
     /// EstimateCLR with validation on held-out users, from where it was last interrupted.
@@ -234,14 +316,14 @@ impl Study {
     }
 
     /// Brings the net to the sureness that validation users allow, and says how far that was.
-    pub(super) fn temper(&self, ratio: &mut Ratio, settings: &Settings) -> Result<Option<Slope>> {
+    pub(super) fn temper(&self, nets: &mut Nets, settings: &Settings) -> Result<Option<Slope>> {
         let Some(pairs) = self.validation_pairs(settings)?.filter(|_| self.signal) else { return Ok(None) };
-        let (own, theirs) = pairs.scores(&ratio.scores(&self.x)?);
-        let both = pairs.positives.iter().chain(&pairs.negatives);
-        let users: Vec<u32> = both.map(|i| i / self.views.each).collect();
-        let slope = Slope::fit(&own, &theirs, &users);
+        let none = vec![0.0; self.x.len()];
+        let sums = nets.offsets.as_ref().map_or(&none[..], |o| o.log_sums());
+        let slope = self.slope(&pairs, &normalised(&nets.ratio, &self.x, sums)?);
         if let Some(found) = &slope {
-            ratio.scale_output(found.slope as f32, found.offset as f32)?;
+            nets.ratio.scale_output(found.slope as f32, found.offset as f32)?;
+            nets.scale *= found.slope as f32;
         }
         Ok(slope)
     }
@@ -318,8 +400,11 @@ impl Study {
             }
             (None, given) => {
                 let names = given.map(|x| x.names().to_vec()).unwrap_or_default();
+                let named = !names.is_empty();
                 let x = self.x.clone();
-                (if names.is_empty() { x } else { x.with_names(names)? }, Vec::new())
+                let axes = (1..).map(|n| format!("axis {n}"));
+                let names: Vec<String> = names.into_iter().chain(axes).take(x.width()).collect();
+                (if named { x.with_names(names)? } else { x }, Vec::new())
             }
         };
         if !settings.adds_up() {
@@ -409,13 +494,16 @@ impl Nets {
             TaskEmbeddings::new(settings.kept_embedding(), vec![0.0; items * settings.kept_embedding()])?;
         let mut ratio = settings.kept_net().init(width, &start, settings.seed)?;
         ratio.scale_output(0.0, 0.0)?;
+        if let Some(axes) = &study.standard.axes {
+            ratio.products = Products::new(axes.len(), &vec![0.0; items * axes.len()]);
+        }
         let seeds: Vec<TaskId> = study.all_tasks().into_iter().take(1).collect();
         let heads = Heads::init(&settings.net(), width, seeds.len(), settings.seed)?;
         let axes = vec![0.0; settings.kept_embedding() * heads.width()];
         let projection = Projection { mean: vec![0.0; heads.width()], axes };
         let pre = (settings.init == Init::Learned).then_some(PreEmbedding { heads, seeds, projection });
         let history = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
-        Ok(Self { ratio, pre, history, seed_history: None, signal: false })
+        Ok(Self { ratio, pre, history, seed_history: None, signal: false, offsets: None, scale: 1.0 })
     }
 
     /// With what was tried before it was given up: nothing of it is kept.

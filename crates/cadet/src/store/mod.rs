@@ -10,6 +10,7 @@
 //!       SHA256SUMS              `sha256sum -c SHA256SUMS` checks the folder
 //! ```
 
+mod axes;
 mod checkpoint;
 mod tensors;
 
@@ -172,9 +173,12 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     write_file(&folder.join(MANIFEST), manifest.as_bytes())?;
 
     let mut weights = Pack::default();
-    weights.tensors("ratio.", model.ratio.0.parameters());
+    weights.tensors("ratio.", model.ratio.net.parameters());
     weights.floats("standard.mean", &[model.standard.mean.len()], &model.standard.mean);
     weights.floats("standard.scale", &[model.standard.scale.len()], &model.standard.scale);
+    if let Some(axes) = &model.standard.axes {
+        axes::write(&mut weights, axes, &model.ratio.products);
+    }
     if let Some(factors) = &model.factors {
         let rows = factors.items().len() / factors.width();
         weights.floats("factors", &[rows, factors.width()], factors.items());
@@ -338,14 +342,18 @@ pub fn load(folder: &Path) -> Result<Model> {
     check_layers(&file, &parameters, width + embedding, &settings.kept_net().hidden)?;
     let start = file.wrap(TaskEmbeddings::new(embedding, vec![0.0; tasks * embedding]))?;
     let mut ratio = file.wrap(settings.kept_net().init(width, &start, 0))?;
-    file.wrap(ratio.0.set_parameters(parameters))?;
-    let standard = Standard {
+    file.wrap(ratio.net.set_parameters(parameters))?;
+    let mut standard = Standard {
         mean: file.list("standard.mean", Dtype::F32)?,
         scale: file.list("standard.scale", Dtype::F32)?,
+        axes: None,
     };
-    if standard.mean.len() != width || standard.scale.len() != width {
+    let (axes, products) = axes::read(&file, standard.mean.len(), items.len())?;
+    (standard.axes, ratio.products) = (axes, products);
+    let own = width - standard.axes.as_ref().map_or(0, |a| a.len().min(width));
+    if standard.mean.len() != own || standard.scale.len() != own {
         return Err(
-            file.error(format!("the standard has {} features, users have {width}", standard.mean.len()))
+            file.error(format!("the standard has {} features, users have {own}", standard.mean.len()))
         );
     }
     let factors = match file.has("factors")? {

@@ -1,3 +1,4 @@
-//! Worlds whose true answer is known, for tests, experiments and demos.
+//! Worlds of every kind of log, with a truth that is known.
 
 pub mod tastes;
+pub mod traits;
