@@ -23,7 +23,7 @@ bench: ## speed beside PyTorch, ONNX Runtime and Polars
 	python3 benches/peers/run.py
 
 experiments: ## quality on generated worlds: settings compared over seeds
-	$(CARGO) run --release -p cadet --example worlds -- experiments/results/worlds
-	$(CARGO) run --release -p cadet --example trust -- experiments/results/trust
-	$(CARGO) run --release -p cadet-cli --example fdr -- experiments/results/fdr
-	$(CARGO) run --release -p cadet-cli -- simulate --out experiments/results/simulate
+	$(CARGO) run --release -p cadet --example worlds -- research/results/worlds
+	$(CARGO) run --release -p cadet --example trust -- research/results/trust
+	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
+	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate

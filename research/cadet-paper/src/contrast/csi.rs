@@ -28,7 +28,7 @@ const PAPER: [f64; 4] = [94.28, 62.53, 55.78, 53.78];
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
-    /// Where results are written [default: experiments/results/csi; with --smoke nowhere].
+    /// Where results are written [default: research/results/csi; with --smoke nowhere].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// How many classes are active in a task.
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let out = match (&args.out, &generated) {
         (Some(out), _) => out.clone(),
         (None, Some(folder)) => folder.path().join("results"),
-        (None, None) => PathBuf::from("experiments/results/csi"),
+        (None, None) => PathBuf::from("research/results/csi"),
     };
     let set = common.read()?;
     let tasks = ActiveTasks::new(set.train.categories, args.k.into())?;

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// graph rows.
     #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
     kg: Option<PathBuf>,
-    /// Where results are written [default: experiments/results/table1; with --smoke nowhere].
+    /// Where results are written [default: research/results/table1; with --smoke nowhere].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Splits of the users.
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let out = match (&args.out, &generated) {
         (Some(out), _) => out.clone(),
         (None, Some(folder)) => folder.path().join("results"),
-        (None, None) => PathBuf::from("experiments/results/table1"),
+        (None, None) => PathBuf::from("research/results/table1"),
     };
     let plan = Plan::new(args, kg.is_some())?;
     let labels: Vec<LabelName> = LabelName::ALL.into_iter().filter(|l| args.labels.contains(l)).collect();

@@ -37,11 +37,11 @@ pub(crate) struct Args {
     /// id and features.
     #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
     features: Option<PathBuf>,
-    /// Where results are written [default: experiments/results and the name of the table; with --smoke nowhere].
+    /// Where results are written [default: research/results and the name of the table; with --smoke nowhere].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where trained models are kept, so that a stopped run goes on and tables share them.
-    #[arg(long, value_name = "DIR", default_value = "experiments/work")]
+    #[arg(long, value_name = "DIR", default_value = "research/work")]
     work: PathBuf,
     /// Active categories of a task [default: those of the paper].
     #[arg(long, value_delimiter = ',', value_parser = active)]
@@ -295,7 +295,7 @@ impl Folders {
             smoke::write(folder.path())?;
         }
         let inside = |name: &str| generated.as_ref().map(|folder| folder.path().join(name));
-        let usual = || Path::new("experiments/results").join(name);
+        let usual = || Path::new("research/results").join(name);
         Ok(Self {
             data: match &generated {
                 Some(folder) => folder.path().to_owned(),
