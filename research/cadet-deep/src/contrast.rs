@@ -11,17 +11,17 @@ use cadet::estimator::{Estimator, Rates, Tensor};
 use cadet::exposures::Exposures;
 use cadet::heads::{PreEmbedding, audience_sums};
 use cadet::instances::Instances;
+use cadet::internals::{Adam, AdamConfig, Vectorised, softplus_and_slope, vectorised};
 use cadet::rng::{Purpose, Rng};
 use cadet::sampler::Batch;
 use cadet::tasks::TaskEmbeddings;
-use cadet::{Adam, AdamConfig, Error, Kernel, Result, softplus_and_slope};
+use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
 use crate::kernels::{
-    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, add_rows, apply,
-    outer, vectorised,
+    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, add_rows, apply, outer,
 };
 use crate::net::{Grid, LayerConfig, Net, Passes, fresh};
 
@@ -446,7 +446,7 @@ fn loss_and_slopes(
                 let share = weights.share.get(t).copied().unwrap_or(0.0);
                 let row =
                     ResponseRow { responses: &responses[t], bias: biases[t], task: t as u32, share, slopes };
-                loss += vectorised(engine, LossOf { row, lanes: &lanes });
+                loss += vectorised(engine.kernel(), LossOf { row, lanes: &lanes });
                 of_biases[t] = slopes.0.iter().sum();
             }
             part.put(engine, Role::Gradient, channels, 0, block, &rows);
@@ -499,7 +499,7 @@ struct LossOf<'a> {
     lanes: &'a PanelWeights,
 }
 
-impl Job for LossOf<'_> {
+impl Vectorised for LossOf<'_> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {

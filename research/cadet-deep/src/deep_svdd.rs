@@ -8,9 +8,10 @@
 
 use cadet::estimator::{Estimator, Rates, Tensor, take};
 use cadet::instances::Instances;
+use cadet::internals::{Adam, AdamConfig};
 use cadet::rng::{Purpose, Rng};
 use cadet::sampler::Batch;
-use cadet::{Adam, AdamConfig, Error, Result};
+use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::{Engine, Precision};

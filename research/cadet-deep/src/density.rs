@@ -8,10 +8,11 @@ use burn_tensor::activation::sigmoid;
 use burn_tensor::{Device, Int, Tensor, TensorData};
 use cadet::estimator::{Estimator, Rates, Tensor as Named, take};
 use cadet::instances::Instances;
+use cadet::internals::{Adam, AdamConfig};
 use cadet::rng::Rng;
 use cadet::sampler::Batch;
 use cadet::tasks::TaskEmbeddings;
-use cadet::{Adam, AdamConfig, Error, Kernel, Result};
+use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
 
 /// Rows that go through the net together when responses are asked for: their activations stay in the cache.

@@ -3,10 +3,11 @@
 //! In the ratio net `h_t = w ⊙ (V·e_t + c)`, the product with the embedding and the last layer in one; `b` is the same for
 //! all tasks. In the pre-embedding model `h_t` and `b_t` are learned as they are.
 
+use cadet::Result;
 use cadet::estimator::{Rates, Tensor};
+use cadet::internals::{Adam, AdamConfig};
 use cadet::rng::{Purpose, Rng};
 use cadet::tasks::TaskEmbeddings;
-use cadet::{Adam, AdamConfig, Result};
 
 use crate::kernels::{Engine, add_rows};
 use crate::net::Parameter;

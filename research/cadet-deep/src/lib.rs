@@ -23,24 +23,31 @@
 //! | [`images`], [`augment`] | images, and random changes of them |
 //! | [`lars`] | the optimiser |
 //! | [`device`] | where to compute |
+//! | [`readers`] | how images, feature matrices and knowledge graphs get in |
+//! | [`deepfm`] | users' features from clicks and fields |
+//! | [`ktup`] | item vectors from exposures and a knowledge graph |
 
 pub mod augment;
 pub mod burn_layers;
 pub mod contrast;
 pub mod csi;
 pub mod deep_svdd;
+pub mod deepfm;
 pub mod density;
 pub mod device;
 pub mod gaussian;
 mod head;
 pub mod images;
 pub mod kernels;
+pub mod ktup;
 pub mod lars;
 pub mod learner;
 pub mod made;
 pub mod maf;
 pub mod net;
+pub mod readers;
 pub mod resnet;
+mod rows;
 pub mod simclr;
 
 pub use contrast::{Augment, Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};

@@ -36,7 +36,7 @@ fn simclr_writes_features_of_every_image() {
     assert!(printed.contains("200 and 60 features of 128 numbers"), "{printed}");
     assert_eq!(names(&out), ["test.npy", "train.npy"]);
     for (name, rows) in [("train.npy", 200), ("test.npy", 60)] {
-        let matrix = cadet_data::read_matrix(&out.join(name)).unwrap();
+        let matrix = cadet_deep::readers::read_matrix(&out.join(name)).unwrap();
         assert_eq!((matrix.len(), matrix.width()), (rows, 128));
         assert_ne!(matrix.row(0), matrix.row(1));
     }

@@ -247,7 +247,7 @@ fn bad_input_is_named() {
     );
     std::fs::write(folder.path().join("test_batch.bin"), vec![1; 3073]).unwrap();
     let matrix = |rows: usize| cadet::Instances::new(2, vec![0.5; 2 * rows]).unwrap();
-    cadet_data::write_npy(&folder.path().join("train.npy"), &matrix(4)).unwrap();
+    cadet_deep::readers::write_npy(&folder.path().join("train.npy"), &matrix(4)).unwrap();
     let message = error(&["table2", "--data", data, "--features", data]);
     assert!(message.contains("train.npy: 4 rows for 5 labels"), "{message}");
 }

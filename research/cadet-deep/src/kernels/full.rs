@@ -2,97 +2,13 @@
 
 #![allow(clippy::needless_range_loop)] // r and c index several blocks at once
 
-use cadet::Kernel;
+use cadet::internals::Simd;
+use cadet::{Kernel, dispatch};
 
 use super::{BLOCK, LANES, Lanes, Links, Sizes, Walk};
 
 /// Rows of a block, as weights are packed.
 const ROWS: usize = 8;
-
-/// A vector of floats.
-///
-/// Safe to call only where its instructions exist; `load` and `store` need `LANES` floats behind the pointer.
-trait Vector: Copy {
-    const LANES: usize;
-    /// Rows that are added up together: two vectors each must fit the registers.
-    const TOGETHER: usize;
-    unsafe fn load(from: *const f32) -> Self;
-    unsafe fn store(self, to: *mut f32);
-    /// `self + value · other`
-    unsafe fn fma(self, value: f32, other: Self) -> Self;
-}
-
-#[derive(Clone, Copy)]
-struct Portable([f32; 8]);
-
-impl Vector for Portable {
-    const LANES: usize = 8;
-    const TOGETHER: usize = 4;
-    #[inline(always)]
-    unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller has 8 floats there; no alignment is asked of them.
-        Self(unsafe { from.cast::<[f32; 8]>().read_unaligned() })
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller has room for 8 floats there.
-        unsafe { to.cast::<[f32; 8]>().write_unaligned(self.0) }
-    }
-    #[inline(always)]
-    unsafe fn fma(self, value: f32, other: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i] + value * other.0[i]))
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::Vector;
-    use std::arch::x86_64::*;
-
-    #[derive(Clone, Copy)]
-    pub(super) struct Avx2(__m256);
-
-    // SAFETY of every block below: the trait's contract gives the instructions and the memory.
-    #[allow(clippy::undocumented_unsafe_blocks)]
-    impl Vector for Avx2 {
-        const LANES: usize = 8;
-        const TOGETHER: usize = 4;
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            Self(unsafe { _mm256_loadu_ps(from) })
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32) {
-            unsafe { _mm256_storeu_ps(to, self.0) }
-        }
-        #[inline(always)]
-        unsafe fn fma(self, value: f32, other: Self) -> Self {
-            Self(unsafe { _mm256_fmadd_ps(_mm256_set1_ps(value), other.0, self.0) })
-        }
-    }
-
-    #[derive(Clone, Copy)]
-    pub(super) struct Avx512(__m512);
-
-    // SAFETY of every block below: as above.
-    #[allow(clippy::undocumented_unsafe_blocks)]
-    impl Vector for Avx512 {
-        const LANES: usize = 16;
-        const TOGETHER: usize = 8;
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            Self(unsafe { _mm512_loadu_ps(from) })
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32) {
-            unsafe { _mm512_storeu_ps(to, self.0) }
-        }
-        #[inline(always)]
-        unsafe fn fma(self, value: f32, other: Self) -> Self {
-            Self(unsafe { _mm512_fmadd_ps(_mm512_set1_ps(value), other.0, self.0) })
-        }
-    }
-}
 
 /// How large a product is, and where its two sides lie, in floats. Side a is read number by number, side b vector by vector.
 #[derive(Clone, Copy)]
@@ -127,7 +43,7 @@ const FEW: usize = 6;
 /// # Safety
 /// The instructions of `V` exist, and every place the strides lead to is inside `a`, `b` and `out`.
 #[inline(always)]
-unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
+unsafe fn block<V: Simd, const TOGETHER: usize, const ROW: usize>(
     links: &[(u32, u32)],
     s: Strides,
     a: *const f32,
@@ -154,7 +70,7 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
                         for _ in 0..s.depth {
                             let (low, high) = (V::load(b), V::load(b.add(V::LANES)));
                             for r in 0..TOGETHER {
-                                let value = *a.add(r * ROW);
+                                let value = V::splat(*a.add(r * ROW));
                                 sums[r][0] = sums[r][0].fma(value, low);
                                 sums[r][1] = sums[r][1].fma(value, high);
                             }
@@ -173,52 +89,30 @@ unsafe fn block<V: Vector, const TOGETHER: usize, const ROW: usize>(
     }
 }
 
-/// Calls [`block`] compiled for the chosen instructions.
-///
-/// # Safety
-/// As for [`block`], but for the instructions.
-unsafe fn dispatch<const ROW: usize>(
-    kernel: Kernel,
+/// [`block`] for the dispatcher: rows of a side by side, as weights are packed.
+#[inline(always)]
+fn packed<V: Simd, const R: usize>(
     links: &[(u32, u32)],
     s: Strides,
     a: *const f32,
     b: *const f32,
     out: *mut f32,
 ) {
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-    unsafe fn avx512<const ROW: usize>(
-        links: &[(u32, u32)],
-        s: Strides,
-        a: *const f32,
-        b: *const f32,
-        out: *mut f32,
-    ) {
-        // SAFETY: the caller's promise, and this function has the instructions.
-        unsafe { block::<x86::Avx512, { x86::Avx512::TOGETHER }, ROW>(links, s, a, b, out) }
-    }
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2<const ROW: usize>(
-        links: &[(u32, u32)],
-        s: Strides,
-        a: *const f32,
-        b: *const f32,
-        out: *mut f32,
-    ) {
-        // SAFETY: as above.
-        unsafe { block::<x86::Avx2, { x86::Avx2::TOGETHER }, ROW>(links, s, a, b, out) }
-    }
-    // SAFETY: the caller's promise; the core makes a kernel only where its instructions exist.
-    unsafe {
-        match kernel {
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 { .. } => avx512::<ROW>(links, s, a, b, out),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 { .. } => avx2::<ROW>(links, s, a, b, out),
-            _ => block::<Portable, { Portable::TOGETHER }, ROW>(links, s, a, b, out),
-        }
-    }
+    // SAFETY: `apply`, which alone calls this, keeps the promise; the dispatcher has the instructions of V.
+    unsafe { block::<V, R, 1>(links, s, a, b, out) }
+}
+
+/// [`block`] for the dispatcher: rows of a lie as channels do in a panel.
+#[inline(always)]
+fn in_panels<V: Simd, const R: usize>(
+    links: &[(u32, u32)],
+    s: Strides,
+    a: *const f32,
+    b: *const f32,
+    out: *mut f32,
+) {
+    // SAFETY: `outer`, which alone calls this, keeps the promise; the dispatcher has the instructions of V.
+    unsafe { block::<V, R, LANES>(links, s, a, b, out) }
 }
 
 /// One block of 8 packed rows; see [`super::Packed`].
@@ -270,13 +164,16 @@ pub(super) fn apply(
         let x = &x[panel * positions * inputs..][..positions * inputs];
         let out = &mut out[b * LANES..][..LANES];
         out.fill(Lanes::ZERO);
-        // SAFETY: taps and positions of the links were checked against the sizes, four blocks of weights have
+        let (links, s) = (links.at(place), strides);
+        // Taps and positions of the links were checked against the sizes, four blocks of weights have
         // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32;
         // `depth ≤ inputs`.
-        unsafe {
-            let (a, b) = (weights.as_ptr(), x.as_ptr().cast());
-            dispatch::<1>(kernel, links.at(place), strides, a, b, out.as_mut_ptr().cast());
-        }
+        let (a, b, out) = (weights.as_ptr(), x.as_ptr().cast(), out.as_mut_ptr().cast());
+        dispatch!(
+            kernel,
+            fn(links: &[(u32, u32)], s: Strides, a: *const f32, b: *const f32, out: *mut f32),
+            packed
+        );
     };
     let blocks = || weights.chunks_exact(LANES / ROWS * rows).enumerate();
     if links.is_single() {
@@ -325,11 +222,16 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
         // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; links were checked against `to` and
         // `from`, and lead into this panel or, in the numbers of all panels, into any; out was just checked.
-        unsafe {
+        let (a, b, out, s) = unsafe {
             let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
             let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
-            dispatch::<LANES>(kernel, links, strides, a, b, out.as_mut_ptr());
-        }
+            (a, b, out.as_mut_ptr(), strides)
+        };
+        dispatch!(
+            kernel,
+            fn(links: &[(u32, u32)], s: Strides, a: *const f32, b: *const f32, out: *mut f32),
+            in_panels
+        );
     };
     if most <= FEW {
         // A tap's own sum is short: all panels are added before the next tap comes. A link leads to some KiB, so its number among

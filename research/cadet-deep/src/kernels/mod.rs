@@ -15,6 +15,7 @@
 
 #![allow(unsafe_code)]
 
+mod dense;
 mod full;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
@@ -24,10 +25,12 @@ mod tiles;
 
 use std::sync::OnceLock;
 
+use cadet::internals::{Vectorised, vectorised};
 use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use dense::Dense;
 use tiles::Tiles;
 
 /// Instances in a panel; also what channels are padded to.
@@ -457,38 +460,6 @@ struct Walk {
     first: usize,
 }
 
-/// Plain Rust that should be compiled for the machine's vector instructions.
-pub trait Job {
-    /// What comes out.
-    type Output;
-    /// Does it; must be `#[inline(always)]`, and so must whatever is hot inside: a closure or a function that is only called
-    /// would be compiled for any machine.
-    fn run(self) -> Self::Output;
-}
-
-/// Runs a job compiled for the machine's vectors. Its sums keep the order they are written in.
-pub fn vectorised<J: Job>(engine: Engine, job: J) -> J::Output {
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
-    fn avx512<J: Job>(job: J) -> J::Output {
-        job.run()
-    }
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn avx2<J: Job>(job: J) -> J::Output {
-        job.run()
-    }
-    match engine.kernel {
-        // SAFETY: the core alone makes these variants, and only where the instructions exist.
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 { .. } => unsafe { avx512(job) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 { .. } => unsafe { avx2(job) },
-        _ => job.run(),
-    }
-}
-
 /// `sums += Σ_i by[i] · rows[i]`, one row after the other.
 pub fn add_rows(engine: Engine, sums: &mut [f32], by: &[f32], rows: &[f32]) {
     struct AddRows<'a> {
@@ -496,7 +467,7 @@ pub fn add_rows(engine: Engine, sums: &mut [f32], by: &[f32], rows: &[f32]) {
         by: &'a [f32],
         rows: &'a [f32],
     }
-    impl Job for AddRows<'_> {
+    impl Vectorised for AddRows<'_> {
         type Output = ();
         #[inline(always)]
         fn run(self) {
@@ -507,5 +478,5 @@ pub fn add_rows(engine: Engine, sums: &mut [f32], by: &[f32], rows: &[f32]) {
             }
         }
     }
-    vectorised(engine, AddRows { sums, by, rows });
+    vectorised(engine.kernel, AddRows { sums, by, rows });
 }

@@ -3,6 +3,7 @@
 //! `y = W∗x`, `t = γ·(y − μ)/σ + β` (or `y + bias`), `z = max(t, slope·t)`, then the maximum over windows. A fully connected
 //! layer is a convolution at one position.
 
+use cadet::internals::{Vectorised, vectorised};
 use cadet::rng::Rng;
 use cadet::{Error, Result};
 use rayon::prelude::*;
@@ -10,9 +11,7 @@ use rayon::prelude::*;
 use super::config::{Grid, LayerConfig};
 use super::parameter::Parameter;
 use super::toom::Toom;
-use crate::kernels::{
-    BLOCK, Engine, Job, LANES, Lanes, Links, Operand, Packed, Role, Sizes, apply, outer, vectorised,
-};
+use crate::kernels::{BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Role, Sizes, apply, outer};
 
 /// Input position `from` meets output position `to` under a tap of the kernel.
 #[derive(Debug, Clone, Copy)]
@@ -360,7 +359,7 @@ impl Layer {
             let mask = count.mask(p);
             let emit = |position: usize, block: usize, rows: &mut [Lanes; BLOCK]| {
                 let place = Place { layer: self, pass, y, position, first: block * BLOCK };
-                vectorised(engine, Emit { place, mask: &mask, rows });
+                vectorised(engine.kernel(), Emit { place, mask: &mask, rows });
             };
             match toom {
                 Some(toom) => for_blocks(positions, channels, emit, |block, rows| {
@@ -447,7 +446,7 @@ impl Layer {
                 let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
                 for position in 0..positions {
                     let place = Place { layer: self, pass, y, position, first: 0 };
-                    vectorised(engine, SlopeSums { place, d_output, sums: &mut sums });
+                    vectorised(engine.kernel(), SlopeSums { place, d_output, sums: &mut sums });
                 }
                 sums.iter().map(|(d, dn)| [total(d), total(dn)]).collect()
             })
@@ -483,7 +482,7 @@ impl Layer {
             let slopes = |position: usize, block: usize, rows: &mut [Lanes; BLOCK]| {
                 let place = Place { layer, pass: pass_ref, y, position, first: block * BLOCK };
                 let means = (&d_mean[..], &dn_mean[..]);
-                vectorised(engine, Slopes { place, d_output, means, mask: &mask, rows });
+                vectorised(engine.kernel(), Slopes { place, d_output, means, mask: &mask, rows });
             };
             match &layer.toom {
                 Some(toom) => for_blocks(positions, channels, slopes, |block, rows| {
@@ -544,7 +543,7 @@ struct Emit<'a> {
     rows: &'a mut [Lanes; BLOCK],
 }
 
-impl Job for Emit<'_> {
+impl Vectorised for Emit<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -565,7 +564,7 @@ struct SlopeSums<'a> {
     sums: &'a mut [(Lanes, Lanes)],
 }
 
-impl Job for SlopeSums<'_> {
+impl Vectorised for SlopeSums<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -590,7 +589,7 @@ struct Slopes<'a> {
     rows: &'a mut [Lanes; BLOCK],
 }
 
-impl Job for Slopes<'_> {
+impl Vectorised for Slopes<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -614,7 +613,7 @@ struct Deviations<'a> {
     sums: &'a mut [(Lanes, Lanes)],
 }
 
-impl Job for Deviations<'_> {
+impl Vectorised for Deviations<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -652,7 +651,7 @@ fn moments(
         .map(|(p, y)| {
             let mask = count.mask(p);
             let mut sums = vec![(Lanes::ZERO, Lanes::ZERO); channels];
-            vectorised(engine, Deviations { y, from: &from, mask: &mask, sums: &mut sums });
+            vectorised(engine.kernel(), Deviations { y, from: &from, mask: &mask, sums: &mut sums });
             sums.iter().map(|(sum, squares)| (total(sum), total(squares))).collect()
         })
         .collect();

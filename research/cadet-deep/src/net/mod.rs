@@ -8,8 +8,9 @@ mod parameter;
 mod toom;
 
 use cadet::estimator::Tensor;
+use cadet::internals::Adam;
 use cadet::rng::Rng;
-use cadet::{Adam, Error, Result};
+use cadet::{Error, Result};
 use rayon::prelude::*;
 
 use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Role, padded};

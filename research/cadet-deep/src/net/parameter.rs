@@ -1,8 +1,9 @@
 //! Learned numbers with the state of their optimiser, padded as the kernels want them.
 
+use cadet::Result;
 use cadet::estimator::{Tensor, take};
+use cadet::internals::Adam;
 use cadet::rng::Rng;
-use cadet::{Adam, Result};
 use rayon::prelude::*;
 
 use crate::kernels::Engine;

@@ -8,10 +8,11 @@
 //!
 //! With a stride, pixels at the same place modulo the stride are channels of their own, which meet every so many-th tap.
 
+use cadet::internals::{Vectorised, vectorised};
 use rayon::prelude::*;
 
 use super::config::{Grid, LayerConfig};
-use crate::kernels::{BLOCK, Engine, Job, LANES, Lanes, Links, Part, Role, Sizes, vectorised};
+use crate::kernels::{BLOCK, Engine, LANES, Lanes, Links, Part, Role, Sizes};
 
 /// Outputs that are found together, along one side.
 const OUTPUTS: usize = 4;
@@ -318,7 +319,7 @@ impl Toom {
                             for (place, rows) in room.to.chunks_exact(BLOCK).enumerate() {
                                 if let Some(at) = self.input_at(tile, phase, [place / side, place % side]) {
                                     vectorised(
-                                        engine,
+                                        engine.kernel(),
                                         AddLanes { to: &mut d_input[at * channels + first..], rows },
                                     );
                                 }
@@ -401,7 +402,7 @@ impl Room {
     fn both_sides(&mut self, engine: Engine, matrix: &Matrix, step: usize) {
         self.middle.resize(matrix.columns * matrix.rows, Lanes::ZERO);
         self.to.resize(matrix.rows * matrix.rows * step, Lanes::ZERO);
-        vectorised(engine, BothSides { matrix, step, room: self });
+        vectorised(engine.kernel(), BothSides { matrix, step, room: self });
     }
 }
 
@@ -411,7 +412,7 @@ struct BothSides<'a> {
     room: &'a mut Room,
 }
 
-impl Job for BothSides<'_> {
+impl Vectorised for BothSides<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
@@ -452,7 +453,7 @@ struct AddLanes<'a> {
     rows: &'a [Lanes],
 }
 
-impl Job for AddLanes<'_> {
+impl Vectorised for AddLanes<'_> {
     type Output = ();
     #[inline(always)]
     fn run(self) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use cadet::Instances;
 use cadet::store::Checkpoint;
-use cadet_data::{Images as Pictures, write_npy};
+use cadet_deep::readers::{Pictures, write_npy};
 use cadet_deep::simclr::Features;
 use cadet_deep::{SimClrConfig, device};
 

@@ -17,8 +17,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use cadet::Error;
 use cadet::init::learned::Axes;
-use cadet_data::ImageSet;
 use cadet_deep::Negatives;
+use cadet_deep::readers::ImageSet;
 use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
@@ -312,8 +312,8 @@ impl Folders {
 impl Data {
     fn read(folders: &Folders, mnist: bool, raw: bool) -> Result<Self> {
         let set: ImageSet = match mnist {
-            true => cadet_data::read_mnist(&folders.data)?,
-            false => cadet_data::read_cifar10(&folders.data)?,
+            true => cadet_deep::readers::read_mnist(&folders.data)?,
+            false => cadet_deep::readers::read_cifar10(&folders.data)?,
         };
         let dataset = if mnist { "mnist" } else { "cifar10" };
         let mut hash = Sha256::new();

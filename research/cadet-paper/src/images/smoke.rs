@@ -51,7 +51,10 @@ pub(super) fn write(folder: &Path) -> Result<()> {
         let rows = order.repeat(files).into_iter().flat_map(|category| {
             (0..16).map(|i| rng.normal() * 0.3 + f32::from(u8::from(i == category))).collect::<Vec<f32>>()
         });
-        cadet_data::write_npy(&folder.join(format!("{name}.npy")), &Instances::new(16, rows.collect())?)?;
+        cadet_deep::readers::write_npy(
+            &folder.join(format!("{name}.npy")),
+            &Instances::new(16, rows.collect())?,
+        )?;
     }
     Ok(())
 }

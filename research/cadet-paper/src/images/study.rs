@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use cadet::init::project::Descriptions;
 use cadet::{At, Error, Instances};
-use cadet_data::{ImageSet, Images};
+use cadet_deep::readers::{ImageSet, Pictures};
 
 /// What a model sees of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
@@ -41,7 +41,7 @@ pub(crate) struct Study {
     pub sketch: Instances,
 }
 
-/// Images are brought to this height and width.
+/// Pictures are brought to this height and width.
 pub(crate) const SIDE: usize = 32;
 /// Blocks of pixels that a sketch averages over, from side to side.
 const SKETCH_SIDE: usize = 8;
@@ -141,7 +141,7 @@ pub(crate) fn read_features(folder: &Path, labels: &Labels) -> Result<(Instances
             let what = format!("has no {name}.npy, {name}.parquet or {name}.ndjson");
             Error::data(folder, At::File, what)
         })?;
-        let matrix = cadet_data::read_matrix(path)?;
+        let matrix = cadet_deep::readers::read_matrix(path)?;
         if matrix.len() != expected {
             let what = format!(
                 "{} rows for {expected} labels: expected a row for every image, in their order",
@@ -161,7 +161,7 @@ pub(crate) fn read_features(folder: &Path, labels: &Labels) -> Result<(Instances
 }
 
 /// Appends a picture, brought to 32 × 32: row by row, place by place, the colours of a place together.
-fn place_by_place(images: &Images, i: usize, out: &mut Vec<f32>) {
+fn place_by_place(images: &Pictures, i: usize, out: &mut Vec<f32>) {
     let (picture, height, width) = (images.picture(i), images.height, images.width);
     // Where each line of the new picture lies between two of the old one, edges kept where they are.
     let between = |to: usize, size: usize| {
@@ -207,11 +207,11 @@ fn sketch(x: &Instances, channels: usize, learn: usize) -> Result<Instances> {
 mod tests {
     use super::*;
 
-    fn images(channels: usize, side: usize, count: usize) -> Images {
+    fn images(channels: usize, side: usize, count: usize) -> Pictures {
         let size = channels * side * side;
         let pixels = (0..count * size).map(|i| (i * 37 % 251) as u8).collect();
         let labels = (0..count).map(|i| (i % 10) as u8).collect();
-        Images { channels, height: side, width: side, pixels, labels, categories: 10 }
+        Pictures { channels, height: side, width: side, pixels, labels, categories: 10 }
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!((out.len(), out[0], out[31], out[31 * 32]), (1024, 0.0, 100.0, 200.0));
         // Half way between all four.
         assert!((out[15 * 32 + 15] - 100.0).abs() < 5.0);
-        let flat = Images { pixels: vec![7; 28 * 28], ..images(1, 28, 1) };
+        let flat = Pictures { pixels: vec![7; 28 * 28], ..images(1, 28, 1) };
         out.clear();
         place_by_place(&flat, 0, &mut out);
         assert_eq!(out, vec![7.0; 1024]);

@@ -1,8 +1,8 @@
 //! Do the parts work by themselves? DeepFM on its click task, KTUP on links and recommendations.
 
 use anyhow::Result;
-use cadet::features::ktup::{link_prediction, recommendation};
 use cadet::rng::{Purpose, Rng};
+use cadet_deep::ktup::{link_prediction, recommendation};
 use serde::{Deserialize, Serialize};
 
 use super::features::click_auc;

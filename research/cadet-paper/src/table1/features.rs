@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use cadet::Instances;
-use cadet::features::deepfm::{Clicks, DeepFm, DeepFmConfig, Field, Side};
 use cadet::rng::{Purpose, Rng};
 use cadet::split::Part;
+use cadet_deep::deepfm::{Clicks, DeepFm, DeepFmConfig, Field, Side};
 
 use super::protocol::Split;
 use super::study::Study;

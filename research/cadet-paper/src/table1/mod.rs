@@ -20,12 +20,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use cadet::Instances;
 use cadet::evaluate::{Scores, Ties};
-use cadet::features::ktup::KtupConfig;
 use cadet::features::{Factors, Standard};
 use cadet::init::Initialiser;
 use cadet::init::vectors::Vectors;
 use cadet::settings::Settings;
 use cadet::split::Part;
+use cadet_deep::ktup::KtupConfig;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -119,7 +119,7 @@ pub(crate) enum Entry {
 /// What a job needs to know about the run.
 struct Run<'a> {
     study: &'a Study,
-    graph: Option<&'a cadet::features::ktup::Graph>,
+    graph: Option<&'a cadet_deep::ktup::Graph>,
     args: &'a Args,
     effort: Effort,
     journal: &'a Mutex<Journal<Entry>>,
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let labels: Vec<LabelName> = LabelName::ALL.into_iter().filter(|l| args.labels.contains(l)).collect();
     let study = Study::read(&data, &labels)?;
     let graph = match &kg {
-        Some(folder) => Some(cadet_data::read_graph(folder)?.align(&study.items)?),
+        Some(folder) => Some(cadet_deep::readers::read_graph(folder)?.align(&study.items)?),
         None => None,
     };
     let effort = if args.smoke { Effort::SMOKE } else { Effort::FULL };

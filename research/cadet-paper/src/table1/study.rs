@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::protocol::LEAST;
 use anyhow::Result;
-use cadet::features::deepfm::{Clicks, Field, Side};
 use cadet::{Error, Exposures, IdRef, Ids};
 use cadet_data::{ReadOptions, movielens, read_exposures};
+use cadet_deep::deepfm::{Clicks, Field, Side};
 
 /// A property of users that nominal and anomalous are defined by.
 #[derive(Debug)]

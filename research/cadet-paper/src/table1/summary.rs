@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use cadet::features::ktup::Graph;
 use cadet::metrics::Summary;
+use cadet_deep::ktup::Graph;
 
 use super::ablations::REFERENCE;
 use super::features::Reading;

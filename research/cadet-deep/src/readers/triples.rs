@@ -12,10 +12,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use cadet::features::Graph;
 use cadet::{At, Error, IdRef, Ids, Result};
 
-use crate::skipped::clip;
+use crate::ktup::Graph;
 
 /// The four files.
 const FILES: [&str; 4] = ["kg_final.txt", "e_map.txt", "r_map.txt", "i2kg_map.txt"];
@@ -148,6 +147,11 @@ fn number(text: &str, names: &[String], list: &Path) -> Result<u32, String> {
         true => Ok(number),
         false => Err(format!("{number} is not in {}, which ends at {}", list.display(), names.len() - 1)),
     }
+}
+
+/// The start of a field, as an error shows it.
+fn clip(text: &str) -> String {
+    format!("{:.40}", text.escape_debug().to_string())
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -1,15 +1,26 @@
-//! Small pictures with labels, held as bytes: what the readers of image sets give.
+//! How do the paper's datasets get in? Pictures with labels ([`cifar`], [`idx`]), feature matrices ([`npy`]) and
+//! knowledge graphs ([`triples`]), from files that are already here.
+
+pub mod cifar;
+pub mod idx;
+pub mod npy;
+pub mod triples;
+
+pub use cifar::read_cifar10;
+pub use idx::read_mnist;
+pub use npy::{read_matrix, write_npy};
+pub use triples::{KnowledgeGraph, read_graph};
 
 use std::path::{Path, PathBuf};
 
 use cadet::{At, Error, Result};
 
 /// More bytes of pixels than this are taken for a mistake.
-pub(crate) const MOST_BYTES: u64 = 4 << 30;
+const MOST_BYTES: u64 = 4 << 30;
 
 /// Pictures of one size, each with a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Images {
+pub struct Pictures {
     /// Colours of a pixel.
     pub channels: usize,
     /// Pixels from top to bottom.
@@ -18,13 +29,13 @@ pub struct Images {
     pub width: usize,
     /// Picture after picture; in each, channel after channel, row after row.
     pub pixels: Vec<u8>,
-    /// One a picture, below [`Images::categories`].
+    /// One a picture, below [`Pictures::categories`].
     pub labels: Vec<u8>,
     /// How many labels there are.
     pub categories: usize,
 }
 
-impl Images {
+impl Pictures {
     /// How many pictures there are.
     pub fn len(&self) -> usize {
         self.labels.len()
@@ -50,13 +61,13 @@ impl Images {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageSet {
     /// To learn from.
-    pub train: Images,
+    pub train: Pictures,
     /// To test on.
-    pub test: Images,
+    pub test: Pictures,
 }
 
 /// The file of this name in a folder; an error that says what else a folder must hold where there is none.
-pub(crate) fn find(folder: &Path, names: &[&str], all: &str) -> Result<PathBuf> {
+fn find(folder: &Path, names: &[&str], all: &str) -> Result<PathBuf> {
     if let Err(e) = std::fs::read_dir(folder) {
         return Err(Error::io(folder, e));
     }

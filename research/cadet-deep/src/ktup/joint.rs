@@ -1,10 +1,10 @@
 //! The three phases: exposures alone, triples alone, both together.
 
-use crate::exposures::{Exposures, TaskId};
-use crate::kernels::{Adam, AdamConfig, Vectorised, vectorised};
-use crate::metrics::{sigmoid, softplus};
-use crate::rng::{Purpose, Rng};
-use crate::{Kernel, Result};
+use cadet::exposures::{Exposures, TaskId};
+use cadet::internals::{Adam, AdamConfig, Vectorised, vectorised};
+use cadet::metrics::{sigmoid, softplus};
+use cadet::rng::{Purpose, Rng};
+use cadet::{Kernel, Result};
 
 use super::table::{Length, Table};
 use super::transh::{Translation, add_scaled};

@@ -1,4 +1,4 @@
-//! NumPy's matrices of numbers, in and out; and feature matrices in general, with or without labels.
+//! NumPy's matrices of numbers, in and out; and feature matrices in general.
 //!
 //! A `.npy` file is a magic number, a version, a header that is a Python dictionary, and the numbers.
 
@@ -7,11 +7,11 @@ use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use cadet::{At, Error, Instances, Result};
+use cadet_data::write::temp_beside;
+use cadet_data::{UserOptions, read_users};
 use half::f16;
 
-use crate::images::MOST_BYTES;
-use crate::users::{UserOptions, read_users};
-use crate::write::temp_beside;
+use super::MOST_BYTES;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -23,21 +23,6 @@ pub fn read_matrix(path: &Path) -> Result<Instances> {
     }
     let columns = Some(vec!["features".to_owned()]);
     Ok(read_users(path, &UserOptions { user: "id".to_owned(), columns, ..UserOptions::default() })?.features)
-}
-
-/// The column `label` of a table that [`read_matrix`] reads: whole numbers below `categories`, in file order.
-pub fn read_matrix_labels(path: &Path, categories: usize) -> Result<Vec<u8>> {
-    let columns = Some(vec!["label".to_owned()]);
-    let table = read_users(path, &UserOptions { user: "id".to_owned(), columns, ..UserOptions::default() })?;
-    let mut labels = Vec::with_capacity(table.features.len());
-    for (i, value) in table.features.values().iter().enumerate() {
-        if value.fract() != 0.0 || !(0.0..categories as f32).contains(value) {
-            let what = format!("label is {value}: expected a whole number from 0 to {}", categories - 1);
-            return Err(Error::data(path, At::Row(i as u64 + 1), what));
-        }
-        labels.push(*value as u8);
-    }
-    Ok(labels)
 }
 
 /// Writes a matrix as `.npy` with floats of 4 bytes.
@@ -188,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_features_and_labels() {
+    fn tables_have_features() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.ndjson");
         std::fs::write(
@@ -197,8 +182,5 @@ mod tests {
         )
         .unwrap();
         assert_eq!(read_matrix(&path).unwrap().values(), [1.0, 2.0, 3.0, 4.0]);
-        assert_eq!(read_matrix_labels(&path, 3).unwrap(), [2, 0]);
-        let error = read_matrix_labels(&path, 2).unwrap_err().to_string();
-        assert!(error.contains("row 1: label is 2: expected a whole number from 0 to 1"), "{error}");
     }
 }

@@ -1,9 +1,9 @@
 //! Vectors of which a batch moves few, and that stay within a ball or on its surface.
 
-use crate::Kernel;
-use crate::kernels::Adam;
-use crate::rng::Rng;
 use crate::rows::RowTable;
+use cadet::Kernel;
+use cadet::internals::Adam;
+use cadet::rng::Rng;
 
 use super::transh::{add_scaled, dot};
 

@@ -1,9 +1,9 @@
 //! Did it learn? Held-out exposures and held-out triples, beside what popularity alone would say.
 
-use crate::exposures::{Exposures, TaskId};
-use crate::metrics::{Summary, auc};
-use crate::rng::{Purpose, Rng};
-use crate::{Error, Result};
+use cadet::exposures::{Exposures, TaskId};
+use cadet::metrics::{Summary, auc};
+use cadet::rng::{Purpose, Rng};
+use cadet::{Error, Result};
 
 use super::{Graph, Ktup};
 

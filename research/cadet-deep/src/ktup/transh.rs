@@ -75,7 +75,7 @@ impl Translation {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::rng::{Purpose, Rng};
+    use cadet::rng::{Purpose, Rng};
 
     /// `gradient` beside the slope of `f`, number by number.
     pub(in super::super) fn compare(f: impl Fn(&[f32]) -> f32, at: &[f32], gradient: &[f32]) {

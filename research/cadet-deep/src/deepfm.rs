@@ -8,12 +8,12 @@
 //! pairwise part and the net share; the vector of a list is the mean of its members'. A user's features are
 //! the vectors of its own fields, one after the other. Rows are sparse: a batch moves only what it met.
 
-use crate::instances::Instances;
-use crate::kernels::{Adam, AdamConfig, Dense, Floats, Kernel};
-use crate::metrics;
-use crate::rng::{Purpose, Rng};
+use cadet::internals::{Adam, AdamConfig, Floats};
+use cadet::rng::{Purpose, Rng};
+use cadet::{Error, Instances, Kernel, Result, metrics};
+
+use crate::kernels::Dense;
 use crate::rows::RowTable;
-use crate::{Error, Result};
 
 /// Whose property a field is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Fully connected layers over plain rows, for models whose inputs are trained too.
 
-use super::gemm::{Consecutive, Then, add_outer, rows_times};
-use super::simd::{PAD, Simd};
-use super::{Floats, Kernel, dispatch};
-use crate::rng::Rng;
+use cadet::internals::{Consecutive, Floats, Simd, Then, add_outer, padded, rows_times};
+use cadet::rng::Rng;
+use cadet::{Kernel, dispatch};
 
 /// Rows whose part of a gradient is added up together.
 const TILE: usize = 64;
@@ -16,11 +15,6 @@ pub struct Dense {
     /// `inputs` rows of `width`, then the bias.
     pub theta: Floats,
     transposed: Floats,
-}
-
-/// The next multiple of what the kernels need.
-pub fn padded(width: usize) -> usize {
-    width.next_multiple_of(PAD)
 }
 
 impl Dense {
@@ -90,7 +84,7 @@ fn product(
     then: Then,
     out: &mut [f32],
 ) {
-    assert!(width.is_multiple_of(PAD) && start.len() == width && w.len() == depth * width);
+    assert!(width == padded(width) && start.len() == width && w.len() == depth * width);
     assert!(x.len().is_multiple_of(depth) && out.len() == x.len() / depth * width);
     dispatch!(
         kernel,
@@ -127,7 +121,7 @@ fn outer<V: Simd, const R: usize>(x: &[f32], depth: usize, d: &[f32], width: usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Purpose;
+    use cadet::rng::Purpose;
 
     #[test]
     fn every_kernel_agrees_with_plain_loops() {

@@ -134,7 +134,7 @@ fn softmax(values: &mut [f32]) {
 mod tests {
     use super::super::transh::tests::compare;
     use super::*;
-    use crate::rng::{Purpose, Rng};
+    use cadet::rng::{Purpose, Rng};
 
     #[test]
     fn gradients_match_differences() {

@@ -22,8 +22,8 @@ pub use quality::{LinkPrediction, Recommendation, link_prediction, recommendatio
 
 use serde::{Deserialize, Serialize};
 
-use crate::exposures::Exposures;
-use crate::{Error, Result};
+use cadet::exposures::Exposures;
+use cadet::{Error, Result};
 use joint::{Learner, Phase};
 use table::Table;
 use transh::Translation;
@@ -193,8 +193,8 @@ impl Ktup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exposures::{ExposuresBuilder, TaskId};
-    use crate::rng::{Purpose, Rng, key};
+    use cadet::exposures::{ExposuresBuilder, TaskId};
+    use cadet::rng::{Purpose, Rng, key};
 
     const GROUPS: u32 = 4;
     const ITEMS: u32 = 80;

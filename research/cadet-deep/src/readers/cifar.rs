@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cadet::{At, Error, Result};
 
-use crate::images::{ImageSet, Images, MOST_BYTES, find};
+use super::{ImageSet, MOST_BYTES, Pictures, find};
 
 const PIXELS: usize = 3 * 32 * 32;
 const RECORD: usize = 1 + PIXELS;
@@ -24,8 +24,8 @@ pub fn read_cifar10(folder: &Path) -> Result<ImageSet> {
     Ok(ImageSet { train, test })
 }
 
-fn none() -> Images {
-    Images {
+fn none() -> Pictures {
+    Pictures {
         channels: 3,
         height: 32,
         width: 32,
@@ -35,7 +35,7 @@ fn none() -> Images {
     }
 }
 
-fn read_into(path: &Path, images: &mut Images) -> Result<()> {
+fn read_into(path: &Path, images: &mut Pictures) -> Result<()> {
     let mut file = File::open(path).map_err(|e| Error::io(path, e))?;
     let mut bytes = Vec::new();
     file.by_ref().take(MOST_BYTES).read_to_end(&mut bytes).map_err(|e| Error::io(path, e))?;

@@ -1,6 +1,6 @@
 //! A knowledge graph beside the items: triples (head, relation, tail), and which item is which entity.
 
-use crate::{Error, Result};
+use cadet::{Error, Result};
 
 /// A knowledge graph whose entities and relations are numbered from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]

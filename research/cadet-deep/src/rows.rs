@@ -1,6 +1,7 @@
 //! A table whose rows are trained one by one: only the rows that a batch touched get a gradient and move.
 
-use crate::kernels::{Adam, Floats, Kernel, Rows, padded};
+use cadet::Kernel;
+use cadet::internals::{Adam, Floats, Rows, padded};
 
 /// Rows, their optimiser's state, and the gradients of the rows touched since the last step.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use cadet::{At, Error, Result};
 use flate2::read::MultiGzDecoder;
 
-use crate::images::{ImageSet, Images, MOST_BYTES, find};
+use super::{ImageSet, MOST_BYTES, Pictures, find};
 
 const CATEGORIES: usize = 10;
 const FILES: &str = "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each also with .gz";
@@ -25,7 +25,7 @@ pub fn read_mnist(folder: &Path) -> Result<ImageSet> {
 }
 
 /// Reads pictures and their labels.
-pub fn read_images(images: &Path, labels: &Path) -> Result<Images> {
+pub fn read_images(images: &Path, labels: &Path) -> Result<Pictures> {
     let (sizes, pixels) = read(images, 3)?;
     let (_, list) = read(labels, 1)?;
     if sizes[0] != list.len() {
@@ -36,7 +36,7 @@ pub fn read_images(images: &Path, labels: &Path) -> Result<Images> {
         let what = format!("the label of image {} is {}: expected 0 to 9", i + 1, list[i]);
         return Err(Error::data(labels, At::Byte(8 + i as u64), what));
     }
-    Ok(Images {
+    Ok(Pictures {
         channels: 1,
         height: sizes[1],
         width: sizes[2],
