@@ -24,6 +24,7 @@
 //! | [`lars`] | the optimiser |
 //! | [`device`] | where to compute |
 //! | [`readers`] | how images, feature matrices and knowledge graphs get in |
+//! | [`init`] | other ways to start the tasks' embeddings |
 //! | [`deepfm`] | users' features from clicks and fields |
 //! | [`ktup`] | item vectors from exposures and a knowledge graph |
 
@@ -38,6 +39,7 @@ pub mod device;
 pub mod gaussian;
 mod head;
 pub mod images;
+pub mod init;
 pub mod kernels;
 pub mod ktup;
 pub mod lars;

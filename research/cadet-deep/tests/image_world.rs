@@ -3,7 +3,7 @@
 use cadet::estimator::Estimator;
 use cadet::exposures::TaskId;
 use cadet::init::Initialiser;
-use cadet::init::learned::{Axes, Learned};
+use cadet::init::learned::Learned;
 use cadet::init::random::random;
 use cadet::metrics::auc;
 use cadet::rng::{Purpose, Rng};
@@ -11,6 +11,7 @@ use cadet::sampler::{Base, Sampler};
 use cadet::tasks::TaskEmbeddings;
 use cadet::trainer::{Schedule, TrainConfig, Unwatched, Update, train};
 use cadet::{Exposures, ExposuresBuilder, Instances};
+use cadet_deep::init::Discriminant;
 use cadet_deep::{Augment, Contrast, DeepConfig, DeepRatio, Negatives, Trunk};
 
 const SIDE: usize = 20;
@@ -104,15 +105,14 @@ fn learned_embeddings_tell_tasks_apart_by_the_classes_they_share() {
     let features = heads.model().features(&known.x);
     let means = heads.mean_responses(&features, &known.exposures).unwrap();
     assert_eq!((means.len(), means.width()), (TASKS.len(), TASKS.len()));
-    let described = |model: &Contrast, axes| {
-        Learned { heads: model, x: &known.x, axes }.start(&known.exposures, 8, 1.0).unwrap()
-    };
-    let [learned, discerned] =
-        [Axes::Principal, Axes::Discriminant].map(|axes| described(heads.model(), axes));
+    let started = |way: &dyn Initialiser| way.start(&known.exposures, 8, 1.0).unwrap();
+    let learned = started(&Learned { heads: heads.model(), x: &known.x });
+    let discerned = started(&Discriminant { heads: heads.model(), x: &known.x });
     // A ratio knows the tasks too, whatever its own embeddings were when it began.
     let mut ratio = config(Negatives::Batch).ratio(&random(TASKS.len(), 8, 1.0, 3).unwrap(), 4).unwrap();
     fit(ratio.model_mut(), &known, Update::Joint);
-    for embeddings in [means, learned, discerned, described(ratio.model(), Axes::Principal)] {
+    let relearned = started(&Learned { heads: ratio.model(), x: &known.x });
+    for embeddings in [means, learned, discerned, relearned] {
         let centre = embeddings.centre();
         let (mut sharing, mut apart) = (vec![], vec![]);
         for (a, first) in TASKS.iter().enumerate() {

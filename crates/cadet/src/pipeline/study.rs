@@ -9,7 +9,7 @@ use crate::features::{Factors, Reliability, Standard, factors};
 use crate::heads::Heads;
 use crate::ids::Names;
 use crate::init::Initialiser;
-use crate::init::learned::{self, Axes, Learned};
+use crate::init::learned::{self, Learned};
 use crate::init::project::Projection;
 use crate::init::random::Random;
 use crate::instances::Instances;
@@ -157,7 +157,7 @@ impl Study {
                 let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..training.clone() };
                 let stage = (Stage::Seeds, seeds.clone());
                 let history = self.train(heads.model_mut(), stage, &config, settings, watch)?;
-                let learned = Learned { heads: &heads, x: &self.x, axes: Axes::Principal };
+                let learned = Learned { heads: &heads, x: &self.x };
                 let (rows, projection) = learned.embed(train, settings.embedding, settings.init_scale())?;
                 (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
             }

@@ -8,9 +8,8 @@ use cadet::estimator::Estimator;
 use cadet::features::mixture::{Covariance, MixtureConfig, Moments};
 use cadet::heads::{PreEmbedding, audience_sums};
 use cadet::init::Initialiser;
-use cadet::init::histogram::Histogram;
-use cadet::init::learned::{Axes, Learned, SeedChoice, choose_seeds};
-use cadet::init::project::{Descriptions, Placement};
+use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
+use cadet::init::project::Descriptions;
 use cadet::init::random::Random;
 use cadet::sampler::{Base, Sampler};
 use cadet::store::Checkpoint;
@@ -19,13 +18,14 @@ use cadet::trainer::{
     History, Idle, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
 };
 use cadet::{Exposures, Instances, TaskId};
+use cadet_deep::init::{Discriminant, Histogram, Placement, place};
 use cadet_deep::{Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};
 use rayon::prelude::*;
 
 use super::row::{Init, Method, Mode, Row};
 use super::study::{Input, SKETCH_WIDTH, Study};
 use super::tasks::{ActiveTasks, validating};
-use super::{Against, density, svdd};
+use super::{Against, Axes, density, svdd};
 use crate::output::Bar;
 
 /// How long everything is trained; `--smoke` makes it tiny.
@@ -394,7 +394,10 @@ pub(super) fn start(
 ) -> Result<TaskEmbeddings> {
     let Pixels { embedding: width, axes, .. } = work.settings(study.input);
     let given = |initialiser: &dyn Initialiser| Ok(initialiser.start(&split.train, width, 1.0)?);
-    let learned = |model: &Contrast| given(&Learned { heads: model, x: &study.x, axes });
+    let learned = |model: &Contrast| match axes {
+        Axes::Principal => given(&Learned { heads: model, x: &study.x }),
+        Axes::Discriminant => given(&Discriminant { heads: model, x: &study.x }),
+    };
     let relearned = |from: Init| -> Result<TaskEmbeddings> {
         let mut config = training(study, row, work);
         config.epochs = (config.epochs as f64 * RELEARN_SHARE).ceil() as usize;
@@ -469,7 +472,7 @@ impl Placed {
         let (trunk, width) = (model.features(&study.x), model.width());
         let known =
             Descriptions::by_responses(width, audience_sums(width, &trunk, &split.train), &model.heads());
-        let placement = known.place(&embeddings, embeddings.width())?;
+        let placement = place(&known, &embeddings, embeddings.width())?;
         Ok(Self { trunk, width, embedding: embeddings.width(), placement })
     }
 

@@ -16,7 +16,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cadet::Error;
-use cadet::init::learned::Axes;
 use cadet_deep::Negatives;
 use cadet_deep::readers::ImageSet;
 use sha2::{Digest, Sha256};
@@ -82,7 +81,7 @@ pub(crate) struct Args {
     embedding: u64,
     /// What a learned embedding is made of, where a ratio sees pixels.
     #[arg(long, value_enum, default_value = "principal")]
-    axes: AxesArg,
+    axes: Axes,
     /// Epochs over pixels; the paper has 300. A pre-embedding model has 30 at most: it soon knows its images by heart.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
@@ -119,21 +118,12 @@ fn pair(text: &str) -> std::result::Result<[usize; 2], String> {
 
 /// What a learned embedding is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum AxesArg {
+pub(crate) enum Axes {
     /// The principal axes of the heads' mean responses.
     Principal,
     /// The axes of the trunk's means along which tasks differ most, measured by how far images differ: what is no chance
     /// comes first.
     Discriminant,
-}
-
-impl From<AxesArg> for Axes {
-    fn from(axes: AxesArg) -> Self {
-        match axes {
-            AxesArg::Principal => Axes::Principal,
-            AxesArg::Discriminant => Axes::Discriminant,
-        }
-    }
 }
 
 /// Whom a positive of the conditional ratio is compared with.
@@ -372,7 +362,7 @@ impl Args {
             task_rate: self.task_rate,
             batch: self.batch as usize,
             embedding: self.embedding as usize,
-            axes: self.axes.into(),
+            axes: self.axes,
         }
     }
 

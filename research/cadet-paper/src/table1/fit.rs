@@ -5,10 +5,8 @@ use cadet::estimator::Estimator;
 use cadet::features::mixture::{MixtureConfig, Moments};
 use cadet::heads::Heads;
 use cadet::init::Initialiser;
-use cadet::init::histogram::Histogram;
-use cadet::init::learned::{Axes, Learned, choose_seeds};
+use cadet::init::learned::{Learned, choose_seeds};
 use cadet::init::random::Random;
-use cadet::init::vectors::Vectors;
 use cadet::ratio::Ratio;
 use cadet::sampler::{Base, Sampler};
 use cadet::settings::{Init as CoreInit, Settings};
@@ -16,6 +14,7 @@ use cadet::split::Part;
 use cadet::tasks::TaskEmbeddings;
 use cadet::trainer::{History, Idle, Schedule, Select, TrainConfig, Unwatched, Validation, train};
 use cadet::{Error, Instances, TaskId};
+use cadet_deep::init::{Histogram, Vectors};
 use cadet_deep::{GaussianConfig, MafConfig};
 
 use super::protocol::Split;
@@ -249,8 +248,7 @@ pub(crate) fn start(
         }
         Init::Learned => {
             let (width, scale) = (settings.embedding, settings.init_scale());
-            return Ok(Learned { heads: &heads(split, x, settings)?, x, axes: Axes::Principal }
-                .start(exposures, width, scale)?);
+            return Ok(Learned { heads: &heads(split, x, settings)?, x }.start(exposures, width, scale)?);
         }
     };
     Ok(initialiser.start(exposures, settings.embedding, settings.init_scale())?)

@@ -3,13 +3,11 @@
 //! A label that is known (the age of users) makes the paper's histogram embedding, which needs extra knowledge. A soft
 //! one that nobody had to give, such as the components of a mixture over the features, makes the pseudo-label one.
 
-use super::Initialiser;
-use super::project::Descriptions;
-use crate::exposures::Exposures;
-use crate::features::mixture::Mixture;
-use crate::instances::Instances;
-use crate::tasks::TaskEmbeddings;
-use crate::{Error, Result};
+use cadet::features::mixture::Mixture;
+use cadet::init::Initialiser;
+use cadet::init::project::Descriptions;
+use cadet::tasks::TaskEmbeddings;
+use cadet::{Error, Exposures, Instances, Result};
 
 /// How much each instance belongs to each category; rows add up to 1, or are 0 where nothing is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +62,7 @@ impl Initialiser for Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exposures::ExposuresBuilder;
+    use cadet::ExposuresBuilder;
 
     #[test]
     fn tasks_with_like_audiences_start_together() {

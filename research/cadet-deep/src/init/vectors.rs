@@ -1,11 +1,10 @@
 //! What is known about the tasks from elsewhere: a vector for each, such as a knowledge graph's (the paper's graph
 //! embedding).
 
-use super::Initialiser;
-use super::project::Descriptions;
-use crate::exposures::Exposures;
-use crate::tasks::TaskEmbeddings;
-use crate::{Error, Result};
+use cadet::init::Initialiser;
+use cadet::init::project::Descriptions;
+use cadet::tasks::TaskEmbeddings;
+use cadet::{Error, Exposures, Result};
 
 /// A vector for every task, one after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +33,7 @@ impl Initialiser for Vectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exposures::ExposuresBuilder;
+    use cadet::ExposuresBuilder;
 
     #[test]
     fn the_main_axes_are_kept() {
