@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use crate::crew;
-use crate::estimator::{Estimator, Rates, Tensor, take};
+use crate::estimator::{Estimator, Idle, Rates, Tensor, take};
 use crate::instances::Instances;
 use crate::kernels::{
     Adam, AdamConfig, Coasting, Floats, Kernel, Late, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to,
@@ -16,7 +16,6 @@ use crate::kernels::{
 };
 use crate::rng::{self, Purpose, Rng};
 use crate::sampler::Batch;
-use crate::trainer::Idle;
 use crate::{Error, Result};
 
 /// Pairs per chunk: large enough to keep a core busy, small enough to share a batch among many.

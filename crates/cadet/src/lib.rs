@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! The modules in reading order: [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
+//! The modules in reading order: [`log`], [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
 //! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`evaluate`], [`judge`],
 //! [`store`].
 
@@ -30,6 +30,7 @@ pub mod calibrate;
 pub mod contrastive;
 mod crew;
 pub mod decide;
+mod digest;
 mod error;
 pub mod estimator;
 pub mod evaluate;
@@ -47,6 +48,7 @@ pub mod items;
 pub mod judge;
 mod kernels;
 mod linalg;
+pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod normalise;

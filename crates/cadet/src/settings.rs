@@ -2,7 +2,9 @@
 //! `cadet train`, and what the manifest of a model records.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
+use crate::digest::hex;
 use crate::init::learned::SeedChoice;
 use crate::ratio::RatioConfig;
 use crate::sampler::Base;
@@ -156,6 +158,12 @@ impl Settings {
             select: train.select,
             ..Self::default()
         }
+    }
+
+    /// SHA-256 of the settings as they are stored: what a run that goes on must have been begun with.
+    pub fn fingerprint(&self) -> Result<String> {
+        let stored = serde_json::to_vec(self).map_err(|e| Error::config("settings", e.to_string()))?;
+        Ok(hex(&Sha256::digest(stored)))
     }
 
     /// Checks every setting that the parts do not check themselves.

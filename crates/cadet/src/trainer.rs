@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::crew::Training;
+pub use crate::estimator::Idle;
 use crate::estimator::{Estimator, Rates, Tensor};
 use crate::instances::Instances;
 use crate::metrics;
@@ -22,17 +23,6 @@ pub enum Update {
     Alternate,
     /// The embeddings alone: the net stays as it is.
     Tasks,
-}
-
-/// What Adam does to the rows of tasks that a batch does not meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Idle {
-    /// Nothing: they and their moments rest.
-    Rest,
-    /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the Adam of
-    /// other libraries unless it is told that gradients are sparse; tasks with few exposures move further.
-    Coast,
 }
 
 /// How the learning rate falls.
