@@ -64,16 +64,7 @@ pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Ve
 /// A model that can be trained by [`crate::trainer`].
 pub trait Estimator {
     /// One update on a batch; returns the mean loss before it.
-    ///
-    /// `meanwhile` is other work (the next batch is drawn in it) to be done once, on another thread if the model
-    /// leaves one idle.
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64;
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64;
 
     /// What the rows of tasks do that a batch does not meet. Those of a model that does not listen rest.
     fn set_idle(&mut self, _idle: Idle) {}

@@ -195,9 +195,6 @@ impl Settings {
             let why = "the last layer must be at most 512 wide for learned embeddings: narrow it, or use random ones";
             return Err(Error::config("hidden", why));
         }
-        if self.update == Update::Tasks {
-            return Err(Error::config("update", "a net that never moves learns nothing: joint or alternate"));
-        }
         if let Some(days) = self.half_life.filter(|days| !(days.is_finite() && *days > 0.0)) {
             return Err(Error::config(
                 "half_life",
@@ -268,6 +265,7 @@ impl Settings {
             epochs: self.epochs,
             batch: self.batch(exposures),
             learning_rate: self.learning_rate,
+            net_rate: 1.0,
             task_rate: self.task_rate(),
             schedule: self.schedule,
             drops: self.drops.clone(),

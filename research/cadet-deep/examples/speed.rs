@@ -32,11 +32,11 @@ fn measure(name: &str, model: &mut dyn Estimator, x: &Instances, steps: usize) {
     let mut list = |limit: usize| (0..BATCH).map(|_| rng.below(limit) as u32).collect::<Vec<_>>();
     let batch = Batch { tasks: list(TASKS), positives: list(USERS), negatives: list(USERS) };
     let rates = Rates { net: 1e-3, tasks: 1e-3 };
-    model.step(x, &batch, rates, &mut || {});
+    model.step(x, &batch, rates);
     let clock = Instant::now();
     let mut loss = 0.0;
     for _ in 0..steps {
-        loss = model.step(x, &batch, rates, &mut || {});
+        loss = model.step(x, &batch, rates);
     }
     let each = clock.elapsed().as_secs_f64() / steps as f64;
     println!(

@@ -520,18 +520,11 @@ impl Vectorised for LossOf<'_> {
 }
 
 impl Estimator for Contrast {
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         if batch.tasks.is_empty() {
-            meanwhile();
             return 0.0;
         }
-        rayon::join(|| self.update(x, batch, rates), meanwhile).0
+        self.update(x, batch, rates)
     }
 
     fn responses(&self, x: &Instances, tasks: &[u32], instances: &[u32], out: &mut [f32]) {

@@ -212,16 +212,9 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
 pub struct Autoencoder(Descent);
 
 impl Estimator for Autoencoder {
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         let (images, width) = (&batch.positives, x.width());
         if images.is_empty() {
-            meanwhile();
             return 0.0;
         }
         let scale = 2.0 / images.len() as f32;
@@ -234,7 +227,7 @@ impl Estimator for Autoencoder {
             }
             loss / images.len() as f64
         };
-        rayon::join(|| self.0.step(x, images, rates.net, slopes), meanwhile).0
+        self.0.step(x, images, rates.net, slopes)
     }
 
     /// Minus the squared error.
@@ -282,16 +275,9 @@ impl DeepSvdd {
 }
 
 impl Estimator for DeepSvdd {
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         let images = &batch.positives;
         if images.is_empty() {
-            meanwhile();
             return 0.0;
         }
         let Self { descent, objective, centre, radius } = self;
@@ -318,7 +304,7 @@ impl Estimator for DeepSvdd {
             }
             loss
         };
-        rayon::join(|| descent.step(x, images, rates.net, slopes), meanwhile).0
+        descent.step(x, images, rates.net, slopes)
     }
 
     /// `R² − ‖φ(x) − c‖²`: the nearer, the more nominal.
@@ -453,7 +439,7 @@ mod tests {
         assert!(svdd.centre.iter().all(|c| c.abs() >= FROM_ZERO));
         let batch = Batch { tasks: vec![0; 20], positives: nominal, negatives: vec![] };
         // Nothing moves, so the loss can be worked out again from the same statistics.
-        let loss = svdd.step(&x, &batch, Rates { net: 0.0, tasks: 0.0 }, &mut || {});
+        let loss = svdd.step(&x, &batch, Rates { net: 0.0, tasks: 0.0 });
         let (net, passes) = (&svdd.descent.net, &svdd.descent.passes);
         let mut rows = vec![0.0; 20 * 8];
         net.rows(passes, &mut rows);

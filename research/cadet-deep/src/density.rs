@@ -259,18 +259,11 @@ impl<N: Net> Density<N> {
 }
 
 impl<N: Net> Estimator for Density<N> {
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         if batch.tasks.is_empty() {
-            meanwhile();
             return 0.0;
         }
-        rayon::join(|| self.update(x, batch, rates), meanwhile).0
+        self.update(x, batch, rates)
     }
 
     /// `log q_t(x)` in nats.

@@ -264,7 +264,7 @@ mod tests {
             negatives: list,
         };
         for _ in 0..40 {
-            flow.step(&x, &batch, Rates { net: 0.01, tasks: 0.01 }, &mut || {});
+            flow.step(&x, &batch, Rates { net: 0.01, tasks: 0.01 });
         }
         flow
     }
@@ -359,7 +359,7 @@ mod tests {
         let batch = Batch { tasks: vec![0; 100], positives: list.clone(), negatives: list.clone() };
         let mut flow = MafConfig { hidden: 8, ..MafConfig::default() }.init(3, &embeddings(1, 1), 1).unwrap();
         for _ in 0..100 {
-            assert!(flow.step(&x, &batch, Rates { net: 0.05, tasks: 0.05 }, &mut || {}).is_finite());
+            assert!(flow.step(&x, &batch, Rates { net: 0.05, tasks: 0.05 }).is_finite());
         }
         let mut out = vec![0.0; 100];
         flow.responses(&x, &batch.tasks, &list, &mut out);

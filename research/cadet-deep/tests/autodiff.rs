@@ -28,7 +28,7 @@ fn data() -> (Instances, Batch) {
 
 /// The gradients of the net and of the tasks' rows: after one step of Adam the first moment is a tenth of them.
 fn of_kernels(model: &mut Contrastive, x: &Instances, batch: &Batch) -> (f64, Vec<f32>, Vec<f32>) {
-    let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 }, &mut || {});
+    let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 });
     let moments = model.optimiser().1;
     let of = |name: &str| {
         moments.iter().find(|t| t.name == name).unwrap().values.iter().map(|m| 10.0 * m).collect()

@@ -336,6 +336,7 @@ fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
         epochs,
         batch: work.settings(study.input).batch,
         learning_rate,
+        net_rate: 1.0,
         task_rate,
         schedule: Schedule::Cosine,
         drops: vec![],
