@@ -3,6 +3,7 @@
 //! Everything here streams: memory grows with the exposures and ids that are kept, never with the file.
 
 mod block;
+pub mod cost;
 mod csv;
 mod cut;
 pub mod exposures;

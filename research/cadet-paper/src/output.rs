@@ -76,20 +76,6 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if bad_input { 2 } else { 1 })
 }
 
-/// Processor seconds of this thread so far; 0 where the system does not say.
-pub(crate) fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = text.and_then(|t| t.split_whitespace().next()?.parse::<f64>().ok());
-    nanoseconds.unwrap_or(0.0) / 1e9
-}
-
-/// The most memory held so far, in MiB; 0 where the system does not say.
-pub(crate) fn peak_mib() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = text.lines().find(|l| l.starts_with("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) / 1024
-}
-
 /// The date, in UTC.
 pub(crate) fn today() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

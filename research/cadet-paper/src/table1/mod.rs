@@ -24,13 +24,14 @@ use cadet::features::{Factors, Standard};
 use cadet::init::Initialiser;
 use cadet::settings::Settings;
 use cadet::split::Part;
+use cadet_data::cost::{peak_rss_bytes, thread_cpu_seconds};
 use cadet_deep::init::Vectors;
 use cadet_deep::ktup::KtupConfig;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::journal::Journal;
-use crate::output::{Bar, cpu_seconds};
+use crate::output::Bar;
 use features::Reading;
 use fit::{Effort, Init, Knowledge, Method};
 use protocol::{Figure, On, SizeFigure, Split, exposure_figures, label_figures};
@@ -178,7 +179,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })?;
     bar.finish();
     let session =
-        Entry::Session { wall_seconds: clock.elapsed().as_secs_f64(), peak_mib: crate::output::peak_mib() };
+        Entry::Session { wall_seconds: clock.elapsed().as_secs_f64(), peak_mib: peak_rss_bytes() >> 20 };
     run.remember(vec![session])?;
     // It stays open, and locked, until everything is written.
     let journal = journal.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
@@ -260,9 +261,9 @@ impl Run<'_> {
     }
 
     fn stage<T>(&self, what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let before = cpu_seconds();
+        let before = thread_cpu_seconds();
         let done = work()?;
-        self.remember(vec![Entry::Stage { what: what.to_owned(), seconds: cpu_seconds() - before }])?;
+        self.remember(vec![Entry::Stage { what: what.to_owned(), seconds: thread_cpu_seconds() - before }])?;
         Ok(done)
     }
 
@@ -383,7 +384,7 @@ fn run_row(
         map: Vec::new(),
     };
     let labels: Vec<&LabelColumn> = run.study.labels.iter().collect();
-    let begin = cpu_seconds();
+    let begin = thread_cpu_seconds();
     let mut matrix = match (method, init) {
         (Method::Gaussian | Method::Maf, _) => {
             let (matrix, history) = fit::density(split, x, method, run.effort)?;
@@ -396,7 +397,7 @@ fn run_row(
         }
         (_, None) => separate::scores(split, x, method)?,
     };
-    outcome.seconds[0] = cpu_seconds() - begin;
+    outcome.seconds[0] = thread_cpu_seconds() - begin;
     measure(run.study, split, &labels, "none", &fit::lookup(split, &matrix), &mut outcome)?;
     let mut divided = Outcome {
         method: format!("{}{OVER_P}", outcome.method),
@@ -429,7 +430,7 @@ fn run_ratio(
         _ => vec![(None, labels.iter().collect())],
     };
     for (label, labels) in models {
-        let begin = cpu_seconds();
+        let begin = thread_cpu_seconds();
         let mut ratios = Vec::new();
         for member in 0..method.members() {
             // The first is the net of `no-dropout`.
@@ -441,7 +442,7 @@ fn run_ratio(
             outcome.epochs = if method.members() == 1 { epochs } else { [0; 2] };
             ratios.push(ratio);
         }
-        outcome.seconds[0] += cpu_seconds() - begin;
+        outcome.seconds[0] += thread_cpu_seconds() - begin;
         let name = label.map_or("none", |l| l.name);
         let scores = ratios.iter().map(|ratio| ratio.scores(x)).collect::<cadet::Result<Vec<_>>>()?;
         measure(run.study, split, &labels, name, &fit::mean(scores), outcome)?;
@@ -460,14 +461,14 @@ fn measure(
     scores: &Scores<'_>,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let begin = cpu_seconds();
+    let begin = thread_cpu_seconds();
     for label in labels {
         outcome.figures.extend(label_figures(study, split, label, Ties::Common, scores)?);
     }
     let (figures, sizes) = exposure_figures(study, split, of, scores);
     outcome.figures.extend(figures);
     outcome.sizes.extend(sizes);
-    outcome.seconds[1] += cpu_seconds() - begin;
+    outcome.seconds[1] += thread_cpu_seconds() - begin;
     Ok(())
 }
 
