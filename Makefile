@@ -8,12 +8,14 @@ demo: ## the main job on a generated world with known truth
 
 PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-cli
 
-check: ## the quick tier: format, lints and tests of the product, without the studies
+check: ## the quick tier: format, lints and tests of the product, which knows nothing of research/
+	! grep -nE '^(burn|cadet-(deep|paper))' crates/*/Cargo.toml
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PRODUCT) --all-targets --quiet -- -D warnings
 	$(CARGO) test $(PRODUCT) --quiet
 
 test: ## every check, cheapest first
+	! grep -nE '^(burn|cadet-(deep|paper))' crates/*/Cargo.toml
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --quiet
