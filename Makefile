@@ -8,12 +8,14 @@ demo: ## the main job on a generated world with known truth
 
 PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-cli
 
-check: ## the quick tier: format, lints and tests of the product, without the studies
+check: ## the quick tier: format, lints and tests of the product, which knows nothing of research/
+	! grep -nE '^(burn|cadet-(deep|paper))' crates/*/Cargo.toml
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PRODUCT) --all-targets --quiet -- -D warnings
 	$(CARGO) test $(PRODUCT) --quiet
 
 test: ## every check, cheapest first
+	! grep -nE '^(burn|cadet-(deep|paper))' crates/*/Cargo.toml
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --quiet
@@ -23,7 +25,7 @@ bench: ## speed beside PyTorch, ONNX Runtime and Polars
 	python3 benches/peers/run.py
 
 experiments: ## quality on generated worlds: settings compared over seeds
-	$(CARGO) run --release -p cadet --example worlds -- experiments/results/worlds
-	$(CARGO) run --release -p cadet --example trust -- experiments/results/trust
-	$(CARGO) run --release -p cadet-cli --example fdr -- experiments/results/fdr
-	$(CARGO) run --release -p cadet-cli -- simulate --out experiments/results/simulate
+	$(CARGO) run --release -p cadet --example worlds -- research/results/worlds
+	$(CARGO) run --release -p cadet --example trust -- research/results/trust
+	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
+	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate

@@ -136,7 +136,7 @@ impl Images {
         let mut batch = Batch::default();
         let mut step = |ratio: &mut DeepRatio, i: usize| {
             sampler.fill(&mut Rng::at(self.seed, Purpose::Batch, [0, i as u64]), self.batch, &mut batch);
-            ratio.model_mut().step(&train.x, &batch, rates, &mut || {})
+            ratio.model_mut().step(&train.x, &batch, rates)
         };
         if self.until.is_none() {
             (0..WARM_UP).for_each(|i| _ = step(&mut ratio, i));

@@ -1,6 +1,8 @@
-//! What did it cost? Wall clock, CPU time of all threads, and the most memory that was held.
+//! What did it cost? Wall clock, and CPU time of all threads.
 
 use std::time::Instant;
+
+use cadet_data::cost::live_cpu_seconds;
 
 /// Adds up wall and CPU seconds while it runs.
 #[derive(Debug, Clone, Copy)]
@@ -16,13 +18,13 @@ impl Stopwatch {
     }
 
     pub(crate) fn start(&mut self) {
-        self.since = Some((Instant::now(), cpu_seconds()));
+        self.since = Some((Instant::now(), live_cpu_seconds()));
     }
 
     pub(crate) fn stop(&mut self) {
         if let Some((wall, cpu)) = self.since.take() {
             self.wall += wall.elapsed().as_secs_f64();
-            self.cpu += cpu_seconds() - cpu;
+            self.cpu += live_cpu_seconds() - cpu;
         }
     }
 
@@ -34,24 +36,6 @@ impl Stopwatch {
         watch.stop();
         (result, watch)
     }
-}
-
-/// CPU seconds of all threads that are alive. The kernel counts them in nanoseconds, up to a timer tick ago.
-fn cpu_seconds() -> f64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return f64::NAN };
-    let nanoseconds = tasks.flatten().filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    nanoseconds.sum::<u64>() as f64 * 1e-9
-}
-
-/// The most memory that this process ever held.
-pub(crate) fn peak_rss_bytes() -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
 }
 
 /// The middle one of some figures.

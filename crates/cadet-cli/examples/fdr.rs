@@ -1,7 +1,7 @@
 //! Does `cadet fresh` keep its promise? Flags fresh users in generated worlds whose truth is known, 200 times over, and
 //! compares the share of false alarms with the chosen rate.
 //!
-//! `cargo run --release -p cadet-cli --example fdr -- experiments/results/fdr`
+//! `cargo run --release -p cadet-cli --example fdr -- research/results/fdr`
 #![allow(clippy::print_stdout)]
 
 use std::fmt::Write as _;
@@ -134,7 +134,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut summary = String::from(
         "# Does the false-discovery rate hold?\n\n\
-         Made by `cargo run --release -p cadet-cli --example fdr -- experiments/results/fdr` (seeds 1 to 200; the figures\n\
+         Made by `cargo run --release -p cadet-cli --example fdr -- research/results/fdr` (seeds 1 to 200; the figures\n\
          do not depend on the machine's speed). Plot: [rates.svg](rates.svg), every repetition: [raw.csv](raw.csv).\n\n\
          One repetition is a generated world (1,600 users, 30,000 exposures), a model trained on half of its users, and one\n\
          item. Tested are users that were held out for testing: **members** of the item's audience, who were exposed to it\n\

@@ -2,7 +2,6 @@
 
 mod args;
 mod commands;
-mod cost;
 mod output;
 mod report;
 mod settings;

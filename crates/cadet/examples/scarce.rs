@@ -70,17 +70,13 @@ fn measure(world: &TraitWorld, model: &mut Model, seconds: f64) -> Result<Figure
     items::add(model, arrivals)?;
     let after = estimates(world, model, known..all)?;
     // A model that found no signal says 0 to everybody, and knows nothing of the truth.
-    let of = |pairs: &mut dyn Iterator<Item = (f64, f64)>| {
-        let found = agreement(pairs).correlation;
-        if found.is_finite() { found } else { 0.0 }
-    };
-    let mean = |rows: &[Vec<(f64, f64)>]| {
-        Summary::of(rows.iter().map(|row| of(&mut row.iter().copied()))).map_or(f64::NAN, |s| s.mean)
-    };
+    let or_nothing = |correlation: f64| if correlation.is_finite() { correlation } else { 0.0 };
+    let of = |row: &Vec<(f64, f64)>| or_nothing(agreement(row.iter().copied()).correlation);
+    let mean = |rows: &[Vec<(f64, f64)>]| Summary::of(rows.iter().map(of)).map_or(f64::NAN, |s| s.mean);
     let pooled = agreement(before.iter().flatten().copied());
     Ok(Figures {
         correlation: mean(&before),
-        pooled: of(&mut before.iter().flatten().copied()),
+        pooled: or_nothing(pooled.correlation),
         rmse: pooled.rmse,
         late: mean(&after),
         seconds,

@@ -1,7 +1,7 @@
 //! Do the numbers hold on any log? Trains on worlds of ids alone whose truth is known, and measures on users who are in no
 //! log: before (features from all exposures, nothing held back) and after (cadet's defaults).
 //!
-//! `cargo run --release -p cadet --example trust -- experiments/results/trust [FIRST_SEED] [SEEDS] [WORLD,…] [VARIANT,…]`
+//! `cargo run --release -p cadet --example trust -- research/results/trust [FIRST_SEED] [SEEDS] [WORLD,…] [VARIANT,…]`
 #![allow(clippy::print_stdout)]
 
 use std::fmt::Write as _;
@@ -71,7 +71,7 @@ fn main() -> Result<(), Failure> {
     );
     let mut summary = format!(
         "# Ids alone, truth known: before and after\n\n\
-         Made by `cargo run --release -p cadet --example trust -- experiments/results/trust`, seeds {first} to {}, mean ± sd over\n\
+         Made by `cargo run --release -p cadet --example trust -- research/results/trust`, seeds {first} to {}, mean ± sd over\n\
          them; every run: [raw.csv](raw.csv). Measured on users who are in no log: each is two instances, described by one\n\
          half of its exposures and measured on the other; no negative was shown the item. Figures in brackets are those of the\n\
          truth itself. Loss: less chance, in nats per pair, below 0 is better. Correlation and RMSE with the true log ratio,\n\

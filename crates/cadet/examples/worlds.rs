@@ -1,6 +1,6 @@
 //! Which settings come closest to the truth? Compares them on generated worlds, seed by seed, and writes a table.
 //!
-//! `cargo run --release -p cadet --example worlds -- experiments/results/worlds`
+//! `cargo run --release -p cadet --example worlds -- research/results/worlds`
 #![allow(clippy::print_stdout)]
 
 use std::fmt::Write as _;

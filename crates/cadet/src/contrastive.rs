@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::crew;
-use crate::estimator::{Estimator, Rates, Tensor, take};
+use crate::estimator::{Estimator, Idle, Rates, Tensor, take};
 use crate::instances::Instances;
 use crate::kernels::{
     Adam, AdamConfig, Coasting, Floats, Kernel, Late, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to,
@@ -19,7 +19,6 @@ use crate::kernels::{
 use crate::offsets::Offsets;
 use crate::rng::{self, Purpose, Rng};
 use crate::sampler::Batch;
-use crate::trainer::Idle;
 use crate::{Error, Result};
 
 /// Pairs per chunk: large enough to keep a core busy, small enough to share a batch among many.
@@ -204,17 +203,9 @@ impl Contrastive {
     }
 
     /// A step on at most so many threads.
-    fn step_on(
-        &mut self,
-        threads: usize,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64 {
+    fn step_on(&mut self, threads: usize, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
         let count = batch.tasks.len();
         if count == 0 {
-            meanwhile();
             return 0.0;
         }
         self.meet(batch);
@@ -280,15 +271,13 @@ impl Contrastive {
             let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
             for_tasks.update_rows(kernel, table, table_moments, rows);
         };
-        // All of this is short, and the next batch is drawn meanwhile.
-        let mut jobs: Vec<&mut (dyn FnMut() + Send)> = Vec::with_capacity(3);
+        let mut jobs: Vec<&mut (dyn FnMut() + Send)> = Vec::with_capacity(2);
         if rates.tasks > 0.0 {
             jobs.push(&mut update_tasks);
         }
         if rates.net > 0.0 {
             jobs.push(&mut update_net);
         }
-        jobs.push(meanwhile);
         crew::each(threads, jobs, |job| job());
         loss
     }
@@ -300,14 +289,8 @@ impl Estimator for Contrastive {
         self.idle = idle;
     }
 
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64 {
-        self.step_on(crew::threads(), x, batch, rates, meanwhile)
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+        self.step_on(crew::threads(), x, batch, rates)
     }
 
     fn settle(&mut self) {
@@ -430,7 +413,7 @@ mod tests {
             let batch = Batch { tasks, positives: draw(), negatives: draw() };
             let rate = 0.01 / (1.0 + step as f32 / 100.0);
             let rates = Rates { net: rate, tasks: if step % 5 == 4 { 0.0 } else { rate } };
-            model.step(&x, &batch, rates, &mut || {});
+            model.step(&x, &batch, rates);
             if rates.tasks > 0.0 {
                 let mut gradient = vec![0.0; dense.len()];
                 for i in &model.work.distinct {
@@ -468,17 +451,15 @@ mod tests {
             let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
             // Five chunks, the last one short.
             let count = 4 * CHUNK + 7;
-            let mut drawn = 0;
             let losses: Vec<f64> = (0..50)
                 .map(|_| {
                     let mut draw = |below: usize| (0..count).map(|_| rng.below(below) as u32).collect();
                     let batch = Batch { tasks: draw(TASKS), positives: draw(20), negatives: draw(20) };
                     let rates = Rates { net: 0.01, tasks: 0.01 };
                     crew::fresh();
-                    model.step_on(threads, &x, &batch, rates, &mut || drawn += 1)
+                    model.step_on(threads, &x, &batch, rates)
                 })
                 .collect();
-            assert_eq!(drawn, 50);
             model.settle();
             (losses, model.net.theta().to_vec(), model.task_values())
         };

@@ -1,8 +1,9 @@
 //! What the trainer asks of a model, whatever engine is behind it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::instances::Instances;
 use crate::sampler::Batch;
-use crate::trainer::Idle;
 use crate::{Error, Result};
 
 /// How far a step goes; what has rate 0 is left as it is.
@@ -12,6 +13,17 @@ pub struct Rates {
     pub net: f32,
     /// For the rows of the tasks, `e`.
     pub tasks: f32,
+}
+
+/// What Adam does to the rows of tasks that a batch does not meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Idle {
+    /// Nothing: they and their moments rest.
+    Rest,
+    /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the Adam of
+    /// other libraries unless it is told that gradients are sparse; tasks with few exposures move further.
+    Coast,
 }
 
 /// A named block of numbers: how models are saved and restored.
@@ -52,16 +64,7 @@ pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Ve
 /// A model that can be trained by [`crate::trainer`].
 pub trait Estimator {
     /// One update on a batch; returns the mean loss before it.
-    ///
-    /// `meanwhile` is other work (the next batch is drawn in it) to be done once, on another thread if the model
-    /// leaves one idle.
-    fn step(
-        &mut self,
-        x: &Instances,
-        batch: &Batch,
-        rates: Rates,
-        meanwhile: &mut (dyn FnMut() + Send),
-    ) -> f64;
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64;
 
     /// What the rows of tasks do that a batch does not meet. Those of a model that does not listen rest.
     fn set_idle(&mut self, _idle: Idle) {}

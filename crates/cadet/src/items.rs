@@ -419,8 +419,9 @@ pub fn fine_tune(
         epochs,
         batch: settings.batch(train.len()).min(FINE_BATCH),
         learning_rate: FINE_RATE,
+        net_rate: 0.0,
         task_rate: 1.0,
-        update: Update::Tasks,
+        update: Update::Joint,
         // The step is made for rows that move only when they are met.
         idle: Idle::Rest,
         ..settings.training(train.len())

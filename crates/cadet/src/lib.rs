@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! The modules in reading order: [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
+//! The modules in reading order: [`log`], [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
 //! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`evaluate`], [`judge`],
 //! [`store`].
 
@@ -30,6 +30,7 @@ pub mod calibrate;
 pub mod contrastive;
 mod crew;
 pub mod decide;
+mod digest;
 mod error;
 pub mod estimator;
 pub mod evaluate;
@@ -41,10 +42,13 @@ pub mod heads;
 pub mod ids;
 pub mod init;
 pub mod instances;
+#[doc(hidden)]
+pub mod internals;
 pub mod items;
 pub mod judge;
 mod kernels;
 mod linalg;
+pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod normalise;
@@ -53,7 +57,6 @@ pub mod pipeline;
 pub mod ratio;
 pub mod rerank;
 pub mod rng;
-mod rows;
 pub mod sampler;
 pub mod scorer;
 pub mod settings;
@@ -71,4 +74,4 @@ pub use error::{At, Error, Result};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 pub use ids::{IdRef, Ids, Names};
 pub use instances::Instances;
-pub use kernels::{Adam, AdamConfig, Kernel, softplus_and_slope};
+pub use kernels::Kernel;

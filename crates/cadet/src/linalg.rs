@@ -53,7 +53,7 @@ pub(crate) fn eigen_symmetric(matrix: &[f64], n: usize) -> (Vec<f64>, Vec<Vec<f6
 }
 
 /// `f` applied to the eigenvalues of a symmetric matrix.
-pub(crate) fn map_eigenvalues(matrix: &[f64], n: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
+pub fn map_eigenvalues(matrix: &[f64], n: usize, f: impl Fn(f64) -> f64) -> Vec<f64> {
     let (values, vectors) = eigen_symmetric(matrix, n);
     let mut out = vec![0.0; n * n];
     for (value, vector) in values.iter().zip(&vectors) {
@@ -68,7 +68,7 @@ pub(crate) fn map_eigenvalues(matrix: &[f64], n: usize, f: impl Fn(f64) -> f64) 
 }
 
 /// `a · b` for a square matrix and a vector.
-pub(crate) fn times(a: &[f64], b: &[f64]) -> Vec<f64> {
+pub fn times(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.chunks_exact(b.len()).map(|row| row.iter().zip(b).map(|(x, y)| x * y).sum()).collect()
 }
 

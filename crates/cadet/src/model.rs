@@ -19,6 +19,11 @@ use crate::settings::Settings;
 use crate::temper::Slope;
 use crate::trainer::History;
 
+/// What a manifest calls its format.
+pub const FORMAT: &str = "cadet-model";
+/// The version of the model folder's layout. Version 1 had neither normalised scores nor quantile knots.
+pub const VERSION: u32 = 2;
+
 /// A trained model.
 #[derive(Debug, Clone)]
 pub struct Model {

@@ -2,7 +2,9 @@
 //! `cadet train`, and what the manifest of a model records.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
+use crate::digest::hex;
 use crate::init::learned::SeedChoice;
 use crate::ratio::RatioConfig;
 use crate::sampler::Base;
@@ -162,6 +164,12 @@ impl Settings {
         }
     }
 
+    /// SHA-256 of the settings as they are stored: what a run that goes on must have been begun with.
+    pub fn fingerprint(&self) -> Result<String> {
+        let stored = serde_json::to_vec(self).map_err(|e| Error::config("settings", e.to_string()))?;
+        Ok(hex(&Sha256::digest(stored)))
+    }
+
     /// Checks every setting that the parts do not check themselves.
     pub fn check(&self) -> Result<()> {
         self.split()?;
@@ -191,9 +199,6 @@ impl Settings {
         if self.init == Init::Learned && self.hidden.last().is_some_and(|width| *width > 512) {
             let why = "the last layer must be at most 512 wide for learned embeddings: narrow it, or use random ones";
             return Err(Error::config("hidden", why));
-        }
-        if self.update == Update::Tasks {
-            return Err(Error::config("update", "a net that never moves learns nothing: joint or alternate"));
         }
         if let Some(days) = self.half_life.filter(|days| !(days.is_finite() && *days > 0.0)) {
             return Err(Error::config(
@@ -265,6 +270,7 @@ impl Settings {
             epochs: self.epochs,
             batch: self.batch(exposures),
             learning_rate: self.learning_rate,
+            net_rate: 1.0,
             task_rate: self.task_rate(),
             schedule: self.schedule,
             drops: self.drops.clone(),

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// One row per task. How the rows come about is the business of [`crate::init`].
+/// One row per task. Initialisers make them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskEmbeddings {
     width: usize,

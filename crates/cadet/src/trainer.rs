@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::crew::Training;
+use crate::crew::{self, Training};
+pub use crate::estimator::Idle;
 use crate::estimator::{Estimator, Rates, Tensor};
 use crate::instances::Instances;
 use crate::metrics;
@@ -20,19 +21,6 @@ pub enum Update {
     Joint,
     /// The net in even steps, the embeddings in odd ones.
     Alternate,
-    /// The embeddings alone: the net stays as it is.
-    Tasks,
-}
-
-/// What Adam does to the rows of tasks that a batch does not meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Idle {
-    /// Nothing: they and their moments rest.
-    Rest,
-    /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the Adam of
-    /// other libraries unless it is told that gradients are sparse; tasks with few exposures move further.
-    Coast,
 }
 
 /// How the learning rate falls.
@@ -67,7 +55,9 @@ pub struct TrainConfig {
     pub batch: usize,
     /// Adam's step size at the start.
     pub learning_rate: f32,
-    /// The tasks' step size relative to the net's; 0 leaves the embeddings where they started.
+    /// The net's step size relative to that; 0 leaves it as it is.
+    pub net_rate: f32,
+    /// The tasks' step size relative to it; 0 leaves the embeddings where they started.
     pub task_rate: f32,
     /// How the learning rate falls.
     pub schedule: Schedule,
@@ -92,6 +82,7 @@ impl TrainConfig {
             epochs: 120,
             batch: 1024,
             learning_rate: 1e-4,
+            net_rate: 1.0,
             task_rate: 1.0,
             schedule: Schedule::Steps,
             drops: vec![80, 100],
@@ -116,8 +107,10 @@ impl TrainConfig {
                 format!("must be above 0, found {}", self.learning_rate),
             ));
         }
-        if !(self.task_rate.is_finite() && self.task_rate >= 0.0) {
-            return Err(Error::config("task_rate", format!("must be at least 0, found {}", self.task_rate)));
+        for (field, rate) in [("net_rate", self.net_rate), ("task_rate", self.task_rate)] {
+            if !(rate.is_finite() && rate >= 0.0) {
+                return Err(Error::config(field, format!("must be at least 0, found {rate}")));
+            }
         }
         Ok(())
     }
@@ -261,6 +254,10 @@ pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
+/// Batches that are drawn together, so that threads share the work; and at most so many pairs of them.
+const DRAWN_BATCHES: usize = 16;
+const DRAWN_PAIRS: usize = 1 << 20;
+
 /// Trains a model and leaves it at its best epoch.
 ///
 /// Every batch has a random stream of its own, keyed by (seed, epoch, batch): a run that goes on from
@@ -280,11 +277,14 @@ pub fn train<E: Estimator + Send + Sync>(
     let batches = sampler.len().div_ceil(config.batch).max(1);
     let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
     let mut progress = resume.unwrap_or(Progress { history: none, best: None });
-    let fill = |epoch: usize, b: usize, batch: &mut Batch| {
-        let mut rng = Rng::at(config.seed, Purpose::Batch, [epoch as u64, b as u64]);
-        sampler.fill(&mut rng, config.batch, batch);
+    let draw = |epoch: usize, first: usize, drawn: &mut [Batch]| {
+        crew::each(crew::threads(), drawn.iter_mut().enumerate(), |(i, batch)| {
+            let mut rng = Rng::at(config.seed, Purpose::Batch, [epoch as u64, (first + i) as u64]);
+            sampler.fill(&mut rng, config.batch, batch);
+        });
     };
-    let (mut batch, mut next) = (Batch::default(), Batch::default());
+    let ahead = (DRAWN_PAIRS / config.batch).clamp(1, DRAWN_BATCHES);
+    let mut drawn = vec![Batch::default(); ahead.min(batches)];
     let start = progress.history.epochs.len();
     let mut interrupted = false;
     for epoch in start..config.epochs {
@@ -297,27 +297,23 @@ pub fn train<E: Estimator + Send + Sync>(
         }
         let (mut losses, mut done) = (0.0, 0);
         let clock = Instant::now();
-        fill(epoch, 0, &mut batch);
         for b in 0..batches {
+            if b % ahead == 0 {
+                draw(epoch, b, &mut drawn[..ahead.min(batches - b)]);
+            }
             let rate = config.rate(epoch, b as f64 / batches as f64);
-            let both = Rates { net: rate, tasks: rate * config.task_rate };
+            let both = Rates { net: rate * config.net_rate, tasks: rate * config.task_rate };
             let rates = match config.update {
                 Update::Joint => both,
                 Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Rates { tasks: 0.0, ..both },
-                Update::Alternate | Update::Tasks => Rates { net: 0.0, ..both },
+                Update::Alternate => Rates { net: 0.0, ..both },
             };
-            let mut draw_next = || {
-                if b + 1 < batches {
-                    fill(epoch, b + 1, &mut next);
-                }
-            };
-            let loss = model.step(x, &batch, rates, &mut draw_next);
+            let loss = model.step(x, &drawn[b % ahead], rates);
             if !loss.is_finite() {
                 return Err(Error::Diverged { epoch: epoch + 1, loss });
             }
             losses += loss;
             done += 1;
-            std::mem::swap(&mut batch, &mut next);
             if (done % 16 == 0 || done == batches)
                 && watch.batch(epoch + 1, config.epochs, done, batches) == Signal::Stop
             {

@@ -15,13 +15,13 @@ use cadet::store;
 use cadet::synth::{World, WorldConfig};
 use cadet::users::Users;
 use cadet::{Error, IdRef};
-use cadet_data::{Kind, TableWriter, Values};
+use cadet_data::{Kind, TableWriter, Values, cost};
 use serde::Serialize;
 use serde_json::json;
 
 use super::train::{Watcher, fill_costs};
 use crate::args::{Demo, Global};
-use crate::{cost, output, report};
+use crate::{output, report};
 
 /// What a model of the demo starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -9,12 +9,12 @@ use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
 use cadet::store::{self, Checkpoint};
 use cadet::trainer::{End, Progress, Signal, Watch};
-use cadet_data::{Log, ReadOptions, UserOptions, align, read_exposures, read_users};
+use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_users};
 use indicatif::ProgressBar;
 
 use super::{columns, repeats, verdict};
 use crate::args::{Global, Train};
-use crate::{cost, output, report, settings};
+use crate::{output, report, settings};
 
 pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let clock = Instant::now();

@@ -1,19 +1,15 @@
 //! What is known about users and items where nobody says?
 //!
-//! [`factors`] makes users' features of the exposures alone, [`deepfm`] of clicks and of whatever fields there are.
-//! [`ktup`] gives vectors of items, [`mixture`] finds kinds of users. [`Standard`] brings any features to the same
-//! scale.
+//! [`factors`] makes users' features of the exposures alone, [`mixture`] finds kinds of users. [`Standard`] brings any
+//! features to the same scale.
 
 pub mod axes;
-pub mod deepfm;
 pub mod factors;
-pub mod ktup;
 pub mod mixture;
 pub mod reliability;
 
 pub use axes::Axes;
 pub use factors::Factors;
-pub use ktup::{Graph, Ktup, KtupConfig};
 use mixture::Moments;
 pub use reliability::Reliability;
 

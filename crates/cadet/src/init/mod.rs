@@ -1,10 +1,8 @@
 //! Where do the tasks' embeddings start? Each way to start is one file here that implements [`Initialiser`].
 
-pub mod histogram;
 pub mod learned;
 pub mod project;
 pub mod random;
-pub mod vectors;
 
 use crate::Result;
 use crate::exposures::Exposures;

@@ -1,5 +1,7 @@
 //! Adam, for a dense block of parameters or for single rows of a large table.
 
+#![allow(clippy::extra_unused_type_parameters)] // the dispatcher hands a vector to bodies that leave theirs to the compiler
+
 use serde::{Deserialize, Serialize};
 
 use super::simd::{Simd, prefetch};

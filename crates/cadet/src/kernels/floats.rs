@@ -8,7 +8,7 @@ use super::simd::PAD;
 #[repr(C, align(64))]
 struct Line([f32; PAD]);
 
-/// A block of floats, a multiple of [`PAD`] long, aligned to 64 bytes.
+/// A block of floats, a multiple of 16 long, aligned to 64 bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Floats(Vec<Line>);
 

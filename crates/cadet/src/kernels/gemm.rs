@@ -8,13 +8,15 @@ use super::simd::Simd;
 
 /// What happens to a finished row before it is stored.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Then {
+pub enum Then {
+    /// Nothing.
     Nothing,
+    /// `max(·, 0)`
     Relu,
 }
 
 /// Where the rows of a matrix lie.
-pub(super) trait RowsAt: Copy {
+pub trait RowsAt: Copy {
     /// Row `r`.
     fn row(self, r: usize) -> *const f32;
 }
@@ -29,8 +31,10 @@ impl RowsAt for &[*const f32] {
 
 /// One after the other, `stride` floats apart; 0 is the same row again and again.
 #[derive(Clone, Copy)]
-pub(super) struct Consecutive {
+pub struct Consecutive {
+    /// The first row.
     pub first: *const f32,
+    /// From row to row.
     pub stride: usize,
 }
 
@@ -89,7 +93,7 @@ pub(super) unsafe fn packed_times<V: Simd, const R: usize>(
 /// `depth · width`, `out` has `count · width`, and `width` is a multiple of `PAD`.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn rows_times<V: Simd, const R: usize>(
+pub unsafe fn rows_times<V: Simd, const R: usize>(
     count: usize,
     x: impl RowsAt,
     depth: usize,
@@ -194,7 +198,7 @@ unsafe fn block<V: Simd, const R: usize, const C: usize>(
 /// The instructions of `V` exist. Every `x` has `depth` floats, `d` has `count · width`, `grad` has
 /// `depth · width`, and `width` is a multiple of `PAD`.
 #[inline(always)]
-pub(super) unsafe fn add_outer<V: Simd, const R: usize>(
+pub unsafe fn add_outer<V: Simd, const R: usize>(
     count: usize,
     x: impl RowsAt,
     depth: usize,

@@ -27,7 +27,8 @@ pub struct Shape {
     pub output: Output,
 }
 
-pub(super) fn padded(width: usize) -> usize {
+/// The next multiple of what the kernels need.
+pub fn padded(width: usize) -> usize {
     width.next_multiple_of(PAD)
 }
 

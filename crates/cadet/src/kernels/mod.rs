@@ -10,23 +10,21 @@
 #![allow(unsafe_code)]
 
 mod adam;
-mod dense;
 mod floats;
 mod fused;
-mod gemm;
+pub(crate) mod gemm;
 mod mlp;
 mod pointwise;
-mod simd;
+pub(crate) mod simd;
 #[cfg(test)]
 mod tests;
 
 use std::sync::OnceLock;
 
 pub use adam::{Adam, AdamConfig, Coasting, Late, Rows, add_to, catch_up};
-pub use dense::{Dense, padded};
 pub use floats::Floats;
 pub use fused::{Pairs, Scratch, add_products};
-pub use mlp::{Mlp, Output, Shape};
+pub use mlp::{Mlp, Output, Shape, padded};
 pub use pointwise::softplus_and_slope;
 pub(crate) use simd::prefetch;
 
@@ -97,36 +95,38 @@ impl Kernel {
 /// `dispatch!(kernel, fn(a: A, b: B) -> C, body)` runs `body::<V, ROWS>(a, b)`, with the variables `a` and
 /// `b` of the caller, inside a function that has the instructions switched on: everything inlined into
 /// it may use them.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! dispatch {
     ($kernel:expr, fn($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? , $body:ident) => {{
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
         #[allow(clippy::too_many_arguments)]
         fn avx512($($arg: $ty),*) $(-> $ret)? {
-            $body::<crate::kernels::simd::Avx512, 8>($($arg),*)
+            $body::<$crate::internals::vectors::Avx512, 8>($($arg),*)
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
         #[allow(clippy::too_many_arguments)]
         fn avx2($($arg: $ty),*) $(-> $ret)? {
-            $body::<crate::kernels::simd::Avx2, 4>($($arg),*)
+            $body::<$crate::internals::vectors::Avx2, 4>($($arg),*)
         }
         match $kernel {
             // SAFETY: `available` alone makes these (the variants cannot be made outside the crate), and
             // only where `is_x86_feature_detected` reported the instructions.
             #[cfg(target_arch = "x86_64")]
-            crate::kernels::Kernel::Avx512 => unsafe { avx512($($arg),*) },
+            $crate::Kernel::Avx512 { .. } => unsafe { avx512($($arg),*) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            crate::kernels::Kernel::Avx2 => unsafe { avx2($($arg),*) },
-            _ => $body::<crate::kernels::simd::Portable, 4>($($arg),*),
+            $crate::Kernel::Avx2 { .. } => unsafe { avx2($($arg),*) },
+            _ => $body::<$crate::internals::vectors::Portable, 4>($($arg),*),
         }
     }};
 }
 pub(crate) use dispatch;
 
 /// Plain Rust that should be compiled for the machine's vector instructions.
-pub(crate) trait Vectorised {
+pub trait Vectorised {
     /// What comes out.
     type Output;
     /// Does it; must be `#[inline(always)]`, and so must whatever is hot inside.
@@ -135,7 +135,7 @@ pub(crate) trait Vectorised {
 
 /// Runs a job compiled for the chosen instructions. Its sums keep the order they are written in, so every
 /// kernel gives the same bytes.
-pub(crate) fn vectorised<J: Vectorised>(kernel: Kernel, job: J) -> J::Output {
+pub fn vectorised<J: Vectorised>(kernel: Kernel, job: J) -> J::Output {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
     fn avx512<J: Vectorised>(job: J) -> J::Output {

@@ -7,12 +7,19 @@ pub(crate) const PAD: usize = 16;
 ///
 /// The functions are safe to call only where the instructions they are made of exist, which the
 /// dispatcher guarantees; `load` and `store` also need `LANES` floats behind the pointer.
-pub(crate) trait Simd: Copy {
+#[allow(clippy::missing_safety_doc)] // said once, above
+pub trait Simd: Copy {
+    /// Floats in it.
     const LANES: usize;
+    /// Those at `from`, and on.
     unsafe fn load(from: *const f32) -> Self;
+    /// Writes them to `to`, and on.
     unsafe fn store(self, to: *mut f32);
+    /// The same number in every lane.
     unsafe fn splat(value: f32) -> Self;
+    /// `self + other`
     unsafe fn add(self, other: Self) -> Self;
+    /// `self · other`
     unsafe fn mul(self, other: Self) -> Self;
     /// `self + a·b`
     unsafe fn fma(self, a: Self, b: Self) -> Self;
@@ -48,7 +55,7 @@ pub(crate) fn prefetch<T>(row: &[T]) {
 
 /// Plain Rust: arrays that the compiler turns into whatever vectors the target has.
 #[derive(Clone, Copy)]
-pub(crate) struct Portable([f32; 8]);
+pub struct Portable([f32; 8]);
 
 impl Portable {
     #[inline(always)]
@@ -102,7 +109,7 @@ impl Simd for Portable {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512};
+pub use x86::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -111,7 +118,7 @@ mod x86 {
 
     /// 8 floats.
     #[derive(Clone, Copy)]
-    pub(crate) struct Avx2(__m256);
+    pub struct Avx2(__m256);
 
     // SAFETY of every block below: the trait's contract gives the instructions and the memory.
     #[allow(clippy::undocumented_unsafe_blocks)]
@@ -185,7 +192,7 @@ mod x86 {
 
     /// 16 floats.
     #[derive(Clone, Copy)]
-    pub(crate) struct Avx512(__m512);
+    pub struct Avx512(__m512);
 
     // SAFETY of every block below: the trait's contract gives the instructions and the memory.
     #[allow(clippy::undocumented_unsafe_blocks)]

@@ -8,61 +8,17 @@ use std::collections::BTreeMap;
 
 use crate::calibrate::Calibrator;
 use crate::estimator::Estimator;
-use crate::exposures::Exposures;
-use crate::ids::{Ids, Names};
 use crate::instances::Instances;
 use crate::judge::Judgement;
 use crate::kernels::Kernel;
-use crate::model::{DataInfo, Manifest, Model, TrainInfo};
+pub use crate::log::Log;
+use crate::model::{DataInfo, FORMAT, Manifest, Model, TrainInfo, VERSION};
 use crate::settings::Settings;
 use crate::split::{self, SplitRule};
 use crate::trainer::{self, End, History, Progress, Watch};
 use crate::{Error, Result};
 use calibration::calibrate;
 use study::{Like, Nets, Serving, Study};
-
-/// A log, read.
-#[derive(Debug, Clone)]
-pub struct Log {
-    /// Users, numbered as the instances of `exposures`.
-    pub users: Ids,
-    /// Items, numbered as its tasks.
-    pub items: Ids,
-    /// Who was exposed to what.
-    pub exposures: Exposures,
-    /// Users' features, where they are given.
-    pub features: Option<Instances>,
-    /// The columns of the users file that they were read from.
-    pub feature_columns: Vec<String>,
-    /// Where it was read from.
-    pub sources: Vec<String>,
-    /// Numbers of the events, ascending, where they have ids.
-    pub events: Vec<u64>,
-    /// The time of the latest exposure, in seconds since 1970; 0 where no time is known.
-    pub latest: u32,
-}
-
-impl Log {
-    /// Leaves out the users for whom `keep` is false, with their exposures and features.
-    pub fn keep_users(self, keep: &[bool]) -> Result<Self> {
-        let mut users = Ids::new();
-        if matches!(self.users.names(), Names::Str { .. }) {
-            users.promote();
-        }
-        let kept: Vec<u32> = (0..self.users.len() as u32).filter(|u| keep[*u as usize]).collect();
-        for user in &kept {
-            users.intern(self.users.name(*user))?;
-        }
-        let features = match &self.features {
-            Some(x) => {
-                let rows = kept.iter().flat_map(|u| x.row(*u)).copied().collect();
-                Some(Instances::new(x.width(), rows)?.with_names(x.names().to_vec())?)
-            }
-            None => None,
-        };
-        Ok(Self { users, features, exposures: self.exposures.keep_instances(keep), ..self })
-    }
-}
 
 /// What training goes through; a run may pick up after any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,9 +75,9 @@ impl Observe for trainer::Unwatched {}
 /// Trains a model on a log.
 pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Model> {
     check(&log, settings)?;
-    let sha256 = crate::store::fingerprint(&log);
+    let sha256 = log.fingerprint();
     let (version, kernel) = (env!("CARGO_PKG_VERSION"), Kernel::chosen()?.name());
-    watch.begin(&format!("{sha256} {version} {kernel} {settings:?}"))?;
+    watch.begin(&format!("{sha256} {version} {kernel} {}", settings.fingerprint()?))?;
     let Log { users, items, exposures, features: given, feature_columns, sources, events, latest } = log;
     let kept = split::tasks_with_at_least(&exposures, settings.min_exposures);
     let kept = kept.as_ref();
@@ -184,8 +140,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         latest,
     };
     let manifest = Manifest {
-        format: crate::store::FORMAT.into(),
-        version: crate::store::VERSION,
+        format: FORMAT.into(),
+        version: VERSION,
         cadet: version.into(),
         kernel: kernel.into(),
         settings: settings.clone(),

@@ -190,7 +190,7 @@ impl Study {
                 let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..training.clone() };
                 let stage = (Stage::Seeds, seeds.clone());
                 let history = self.train(heads.model_mut(), stage, &config, settings, watch)?;
-                let learned = Learned { heads: &heads, x: &self.x, axes: learned::Axes::Principal };
+                let learned = Learned { heads: &heads, x: &self.x };
                 let (rows, projection) = learned.embed(train, settings.embedding, settings.init_scale())?;
                 (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
             }

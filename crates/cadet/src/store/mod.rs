@@ -22,29 +22,25 @@ use safetensors::Dtype;
 use sha2::{Digest, Sha256};
 
 use crate::calibrate::{self, Calibrator};
+use crate::digest::hex;
 use crate::estimator::{Estimator, Tensor};
 use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
 use crate::heads::Heads;
-use crate::ids::{Ids, Names};
+use crate::ids::Ids;
 use crate::init::project::Projection;
 use crate::instances::Instances;
 use crate::items;
+pub use crate::model::{FORMAT, VERSION};
 use crate::model::{ItemState, Manifest, Model, PreEmbedding};
-use crate::pipeline::Log;
 use crate::tasks::TaskEmbeddings;
 use crate::trainer::History;
 use crate::{Error, Result};
 pub use checkpoint::Checkpoint;
-use tensors::{Opened, Pack, hex, write_file};
+use tensors::{Opened, Pack, write_file};
 
 #[cfg(target_endian = "big")]
 compile_error!("model folders are little-endian, and this code reads them without swapping bytes");
-
-/// What a manifest calls its format.
-pub const FORMAT: &str = "cadet-model";
-/// The version of the folder's layout. Version 1 had neither normalised scores nor quantile knots.
-pub const VERSION: u32 = 2;
 
 const MANIFEST: &str = "manifest.json";
 const SUMS: &str = "SHA256SUMS";
@@ -250,37 +246,6 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
         sums.push_str(&format!("{}  {name}\n", hex(&Sha256::digest(&bytes))));
     }
     write_file(&folder.join(SUMS), sums.as_bytes())
-}
-
-/// SHA-256 over everything a model is trained on.
-pub fn fingerprint(log: &Log) -> String {
-    let mut hash = Sha256::new();
-    for names in [log.users.names(), log.items.names()] {
-        match names {
-            Names::Int(values) => hash.update(bytemuck::cast_slice::<i64, u8>(values)),
-            Names::Str { text, ends } => {
-                hash.update(text.as_bytes());
-                hash.update(bytemuck::cast_slice::<u64, u8>(ends));
-            }
-        }
-    }
-    hash.update(bytemuck::cast_slice::<u64, u8>(log.exposures.offsets()));
-    hash.update(bytemuck::cast_slice::<u32, u8>(log.exposures.instances()));
-    let mut counts = log.exposures.counts().into_iter().flatten();
-    loop {
-        let piece: Vec<u32> = counts.by_ref().take(1 << 16).collect();
-        if piece.is_empty() {
-            break;
-        }
-        hash.update(bytemuck::cast_slice::<u32, u8>(&piece));
-    }
-    log.exposures.weights().inspect(|w| hash.update(bytemuck::cast_slice::<f32, u8>(w)));
-    log.exposures.last().inspect(|l| hash.update(bytemuck::cast_slice::<u32, u8>(l)));
-    if let Some(features) = &log.features {
-        hash.update((features.width() as u64).to_le_bytes());
-        hash.update(bytemuck::cast_slice::<f32, u8>(features.values()));
-    }
-    hex(&hash.finalize())
 }
 
 /// Reads the manifest alone, after checking that it is one.

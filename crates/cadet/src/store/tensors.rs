@@ -11,6 +11,7 @@ use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 use crate::calibrate::Rows;
+use crate::digest::hex;
 use crate::estimator::Tensor;
 use crate::ids::Names;
 use crate::{Error, Result};
@@ -23,10 +24,6 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
         file.sync_all()
     };
     write().map_err(|e| Error::io(path, e))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Tensors on their way to a file.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::exposures::{Exposures, ExposuresBuilder};
 use crate::ids::{IdRef, Ids, Names};
-use crate::pipeline::Log;
+use crate::log::Log;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
