@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     let clock = Instant::now();
     let (out, seed) = (&args.out, global.seed.unwrap_or(1));
     fs::create_dir_all(out).map_err(|e| Error::io(out, e))?;
-    store::check_writable(&out.join("model"))?;
+    let claim = store::Claim::take(&out.join("model"))?;
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
 
     let mut results = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     }
     let Some((model, world)) = kept else { return Ok(()) };
     write_log(&world, &model, out)?;
-    store::save(&model, &out.join("model"))?;
+    claim.save(&model)?;
     report::write(&out.join("report.html"), &report::of_demo(&model, &world, &results)?)?;
     if global.json {
         return output::print_json(&json!({"out": out, "results": results, "manifest": model.manifest}));
