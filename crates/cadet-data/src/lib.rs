@@ -6,6 +6,7 @@ mod block;
 pub mod cifar;
 mod csv;
 mod cut;
+mod draft;
 pub mod exposures;
 mod footer;
 mod id_column;
@@ -32,6 +33,7 @@ pub mod write;
 mod write_parquet;
 
 pub use cifar::read_cifar10;
+pub use draft::Draft;
 pub use exposures::{
     Columns, Cut, Log, Progress, ReadOptions, SourceInfo, Strangers, read_exposures, read_exposures_into,
 };

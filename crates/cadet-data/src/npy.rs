@@ -9,9 +9,9 @@ use std::path::Path;
 use cadet::{At, Error, Instances, Result};
 use half::f16;
 
+use crate::draft::Draft;
 use crate::images::MOST_BYTES;
 use crate::users::{UserOptions, read_users};
-use crate::write::temp_beside;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -53,10 +53,9 @@ pub fn write_npy(path: &Path, matrix: &Instances) -> Result<()> {
     header.push('\n');
     let mut bytes = [MAGIC, &[1, 0], &(length as u16).to_le_bytes(), header.as_bytes()].concat();
     matrix.values().iter().for_each(|v| bytes.extend(v.to_le_bytes()));
-    let mut file = temp_beside(path)?;
+    let (draft, mut file) = Draft::begin(path)?;
     file.write_all(&bytes).map_err(|e| Error::io(path, e))?;
-    file.persist(path).map_err(|e| Error::io(path, e.error))?;
-    Ok(())
+    draft.finish(&file)
 }
 
 fn read_npy(path: &Path) -> Result<Instances> {

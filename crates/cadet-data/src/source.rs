@@ -48,7 +48,7 @@ impl Packing {
 
 /// What a file's name says about its content.
 pub fn from_ending(path: &Path) -> Option<(Format, Packing)> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let (stem, packing) = match name.rsplit_once('.')? {
         (stem, "gz") => (stem, Packing::Gzip),
         (stem, "zst") => (stem, Packing::Zstd),
