@@ -65,7 +65,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     claim.save(&model)?;
     if global.json {
         return output::print_json(&json!({
-            "out": args.out,
+            "out": args.out.to_string_lossy(),
             "new_items": added.new_items,
             "new_users": added.new_users,
             "embedded": added.embedded.len(),

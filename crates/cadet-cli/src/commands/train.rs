@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
             shown["repeats"] = serde_json::to_value(spread)?;
         }
         if let Some(previous) = &previous {
-            shown["previous"] = serde_json::to_value(previous)?;
+            shown["previous"] = previous.to_string_lossy().into();
         }
         return output::print_json(&shown);
     }
@@ -200,7 +200,10 @@ impl Watch for Watcher {
         }
         match &self.checkpoint {
             Some(checkpoint) if self.saved.elapsed() >= CHECKPOINT_EVERY => {
-                checkpoint.save(self.stage.name(), model, progress)?;
+                // A training that could end well is worth more than one that could go on.
+                if let Err(error) = checkpoint.save(self.stage.name(), model, progress) {
+                    tracing::warn!("no checkpoint was written: {error}");
+                }
                 self.saved = Instant::now();
                 Ok(())
             }
