@@ -297,11 +297,11 @@ fn delimiter(format: Format) -> u8 {
 fn csv_text(text: &str, format: Format, into: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let special = |b: &u8| matches!(*b, b'"' | b'\n' | b'\r') || *b == delimiter(format);
-    // Quotes also keep the string "1.0" from being taken for a broken integer.
+    // Quotes also keep the string "1.0" from being taken for a broken integer, and "null" for nothing.
     let quoted = bytes.is_empty()
         || bytes.iter().any(special)
         || bytes.starts_with("\u{feff}".as_bytes())
-        || crate::csv::is_whole_float(bytes);
+        || crate::csv::is_no_id(bytes);
     if !quoted {
         into.extend_from_slice(bytes);
         return;
