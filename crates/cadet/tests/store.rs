@@ -639,3 +639,52 @@ fn a_pipe_in_a_model_folder_is_not_waited_for() {
         fs::rename(&kept, &path).unwrap();
     }
 }
+
+#[test]
+fn a_manifest_that_speaks_of_other_data_is_refused() {
+    let (_parent, folder) = saved(&grown());
+    let good: Value = serde_json::from_slice(&fs::read(folder.join(FILES[0])).unwrap()).unwrap();
+    for (part, key, value) in [
+        ("data", "users", json!(1_000_000_000_000u64)),
+        ("data", "items", json!(1)),
+        ("data", "exposures", json!(0)),
+        ("data", "events", json!(7)),
+        ("data", "features", json!(2)),
+        ("settings", "hidden", json!([9])),
+    ] {
+        let mut bad = good.clone();
+        bad[part][key] = value;
+        forge(&folder, FILES[0], &serde_json::to_vec(&bad).unwrap());
+        let error =
+            store::load(&folder).err().unwrap_or_else(|| panic!("{part}.{key} was taken")).to_string();
+        assert!(error.contains("model/"), "{error}");
+    }
+}
+
+#[test]
+fn weights_and_features_that_are_no_numbers_are_refused() {
+    let (_parent, folder) = saved(&learned());
+    for (name, tensors) in [
+        ("users.safetensors", &["features"][..]),
+        (
+            "weights.safetensors",
+            &["ratio.tasks", "ratio.layer1.weight", "heads.tasks", "standard.mean", "factors", "reference"],
+        ),
+    ] {
+        let good = fs::read(folder.join(name)).unwrap();
+        let header: Value = serde_json::from_slice(&good[8..header_end(&good)]).unwrap();
+        for tensor in tensors {
+            let at = header_end(&good) + header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+            for value in [f32::NAN, f32::INFINITY] {
+                let mut bad = good.clone();
+                bad[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                forge(&folder, name, &bad);
+                let error =
+                    store::load(&folder).err().unwrap_or_else(|| panic!("{tensor} {value}")).to_string();
+                assert!(error.contains(name) && error.contains("finite"), "{error}");
+            }
+        }
+        fs::write(folder.join(name), &good).unwrap();
+        forge(&folder, name, &good);
+    }
+}

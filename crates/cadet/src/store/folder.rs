@@ -32,7 +32,7 @@ impl Claim {
         let folder = target(folder)?;
         check_place(&folder)?;
         let parent = parent(&folder);
-        fs::create_dir_all(parent).map_err(|e| Error::io(parent, e))?;
+        fs::create_dir_all(parent).map_err(|e| Error::io(&folder, e))?;
         let lock = Lock::take(&folder)?;
         if lock.holds() {
             clear_leftovers(&folder);

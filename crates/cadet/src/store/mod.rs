@@ -225,7 +225,7 @@ pub fn load(folder: &Path) -> Result<Model> {
 
     let file = open(WEIGHTS)?;
     let settings = &manifest.settings;
-    let parameters = file.with_prefix("ratio.")?;
+    let parameters = file.finite("ratio.")?;
     let shape = parameters.iter().find(|t| t.name == "tasks").map(|t| t.shape.clone());
     let Some(&[tasks, embedding]) = shape.as_deref() else {
         return Err(file.error("has no tensor \"ratio.tasks\""));
@@ -299,7 +299,7 @@ pub fn load(folder: &Path) -> Result<Model> {
             items.len()
         )));
     }
-    Ok(Model {
+    let model = Model {
         manifest,
         users,
         items,
@@ -318,7 +318,28 @@ pub fn load(folder: &Path) -> Result<Model> {
         calibrator,
         states,
         events,
-    })
+    };
+    check_counts(folder, &model)?;
+    Ok(model)
+}
+
+/// Whether the manifest speaks of this very data.
+fn check_counts(folder: &Path, model: &Model) -> Result<()> {
+    let data = &model.manifest.data;
+    let counts = [
+        ("users", data.users as u64, model.users.len() as u64),
+        ("items", data.items as u64, model.items.len() as u64),
+        ("exposures", data.exposures as u64, model.exposures.len() as u64),
+        ("events", data.events, model.exposures.event_count()),
+        ("features", data.features as u64, model.features.width() as u64),
+    ];
+    match counts.iter().find(|(_, said, found)| said != found) {
+        Some((what, said, found)) => {
+            let what = format!("speaks of {said} {what}, and there are {found}");
+            Err(Error::store(folder.join(MANIFEST), what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What is kept of the items that came after training.
@@ -355,7 +376,11 @@ fn check_layers(file: &Opened, parameters: &[Tensor], inputs: usize, hidden: &[u
         }
         inputs = *width;
     }
-    Ok(())
+    let beyond = format!("layer{}.weight", hidden.len() + 1);
+    match parameters.iter().any(|t| t.name == beyond) {
+        true => Err(file.error(format!("has a {beyond}, which the manifest does not speak of"))),
+        false => Ok(()),
+    }
 }
 
 fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -> Result<PreEmbedding> {
@@ -363,7 +388,7 @@ fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -
     if seeds.iter().any(|s| *s as usize >= items) {
         return Err(file.error("a seed task is not among the items"));
     }
-    let parameters = file.with_prefix("heads.")?;
+    let parameters = file.finite("heads.")?;
     check_layers(file, &parameters, features, &manifest.settings.hidden)?;
     let width = manifest.settings.hidden.last().map_or(0, |last| last + 1);
     if parameters.iter().find(|t| t.name == "tasks").is_none_or(|t| t.shape != [seeds.len(), width]) {
