@@ -34,8 +34,10 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<()> {
     for id in matches.ids().map(clap::Id::as_str) {
         // What is not a path is of another type.
         let Ok(Some(paths)) = matches.try_get_many::<PathBuf>(id) else { continue };
-        let list = if WRITTEN.contains(&id) { &mut written } else { &mut read };
-        list.extend(paths.cloned());
+        match WRITTEN.contains(&id) {
+            true => written.extend(paths.map(|path| (id, path.clone()))),
+            false => read.extend(paths.cloned()),
+        }
     }
     if matches!(matches.try_contains_id("config"), Ok(false)) {
         read.push(CONFIG.into());
@@ -43,10 +45,11 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<()> {
     if read.iter().filter(|path| is_dash(path)).count() > 1 {
         return Err(Usage("- stands for standard input, which can be read once only".into()).into());
     }
-    written.retain(|path| !is_dash(path));
-    for (i, out) in written.iter().enumerate() {
-        let refuse = |why: String| Err(Usage(format!("{}: {why}: choose another", out.display())).into());
-        let place = place(out);
+    written.retain(|(_, path)| !is_dash(path));
+    let out = written.iter().find(|(id, _)| *id == "out").map(|(_, path)| path);
+    for (id, path) in &written {
+        let refuse = |why: String| Err(Usage(format!("{} {why}: choose another", path.display())).into());
+        let place = place(path);
         for input in &read {
             match around(&place, input) {
                 Some(Touch::Is) => return refuse("is read, and would be written over".to_owned()),
@@ -59,12 +62,8 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<()> {
         if let Some(model) = store::model_around(&place) {
             return refuse(format!("lies inside the model {}", model.display()));
         }
-        let others = written.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, other)| other);
-        for other in others {
-            let other_place = self::place(other);
-            if place.starts_with(&other_place) {
-                return refuse(format!("and {} cannot both be written", other.display()));
-            }
+        if let Some(out) = out.filter(|out| *id != "out" && place.starts_with(self::place(out))) {
+            return refuse(format!("lies in {}, which is written", out.display()));
         }
     }
     Ok(())

@@ -57,8 +57,9 @@ pub(crate) fn report_error(error: &anyhow::Error, command: &clap::Command) -> Ex
         Some(Error::Config { field, why }) => {
             format!("{}: {why}", as_typed(field, command).unwrap_or_else(|| (*field).to_owned()))
         }
+        // The command has said before it what to change.
+        Some(Error::Diverged { .. }) | None => format!("{error:#}"),
         Some(error) => error.to_string(),
-        None => format!("{error:#}"),
     };
     complain(&text);
     let bad_input = match error.downcast_ref::<Error>() {

@@ -131,3 +131,16 @@ fn what_a_killed_run_left_goes_with_the_next() {
     place.ok("score model pairs.csv -o s.csv");
     assert_eq!(drafts(), 0);
 }
+
+#[test]
+fn a_training_that_diverged_is_a_failure_that_names_its_setting() {
+    let place = Place::new();
+    small_log(&place);
+    for (option, value) in [("--learning-rate", "1e10"), ("--task-rate", "1e30"), ("--init-scale", "1e20")] {
+        let ran = place
+            .run(&format!("train log.csv --users users.csv --out m --hidden 8 --epochs 3 {option} {value}"));
+        assert_eq!(ran.code, 1, "{option}: {} {}", ran.out, ran.err);
+        assert!(ran.err.contains(option) && ran.err.contains("diverged"), "{}", ran.err);
+        assert!(!place.path("m").exists());
+    }
+}

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use cadet::Error;
 use cadet::estimator::Estimator;
 use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
+use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
 use cadet::trainer::{End, Progress, Signal, Watch};
 use cadet_data::{Log, ReadOptions, UserOptions, align, read_exposures, read_users};
@@ -27,7 +29,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let mut watch = Watcher::new(Some(&args.out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
-    let mut model = pipeline::fit(log, &settings, &mut watch)?;
+    let mut model = pipeline::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
     fill_costs(&mut model, clock, 0.0);
     claim.save(&model)?;
     if model.manifest.history.end != End::Interrupted {
@@ -49,6 +51,17 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     }
     let text = summary(&model, &args.out, previous.as_deref(), &watch);
     output::print(&(text + &spread.map(|s| s.text()).unwrap_or_default()))
+}
+
+/// Says which setting to change where a training diverged.
+fn blame(error: Error, settings: &Settings) -> anyhow::Error {
+    match (&error, settings.suspect()) {
+        (Error::Diverged { .. }, Some((field, value))) => {
+            let option = field.replace('_', "-");
+            anyhow::Error::new(error).context(format!("--{option} {value:e} is too large here"))
+        }
+        _ => error.into(),
+    }
 }
 
 /// A model that is replaced stays under another name, but for what this very run left when it was interrupted.
