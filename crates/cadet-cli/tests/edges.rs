@@ -144,3 +144,22 @@ fn a_training_that_diverged_is_a_failure_that_names_its_setting() {
         assert!(!place.path("m").exists());
     }
 }
+
+#[test]
+fn data_with_nothing_to_measure_is_named() {
+    let place = trained();
+    let log = fs::read_to_string(place.path("log.csv")).unwrap();
+    let (mut trained_on, mut users) = (0, "user_id,a,b,c\n".to_owned());
+    for user in 0..20 {
+        let own = log.lines().filter(|line| line.starts_with(&format!("{user},")));
+        place.write("one.csv", "user_id,item_id,when\n".to_owned() + &own.collect::<Vec<_>>().join("\n"));
+        let ran = place.run("eval model one.csv");
+        trained_on +=
+            usize::from(ran.code == 2 && ran.err.contains("one.csv: every user in it was trained on"));
+        users += &format!("new {user},1,1,1\n");
+    }
+    assert!(trained_on > 10, "{trained_on}");
+    place.write("new.csv", users);
+    place.write("unknown.csv", "user_id,item_id\nnew 1,unknown\nnew 2,unknown\n");
+    place.refused("eval model unknown.csv --users new.csv", &["unknown.csv", "no held-out user"]);
+}

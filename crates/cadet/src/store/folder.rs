@@ -9,6 +9,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
@@ -63,11 +64,15 @@ impl Claim {
             write_all(model, &partial)?;
             put_in_place(&partial, &self.folder)
         });
-        if written.is_err() {
+        written.map_err(|error| {
             // The first error is the one to report; what is left of the attempt goes either way.
             let _ = fs::remove_dir_all(&partial);
-        }
-        written
+            match error {
+                // Nobody asked for the folder beside.
+                Error::Io { path, source } if path.starts_with(&partial) => Error::io(&self.folder, source),
+                other => other,
+            }
+        })
     }
 
     fn partial(&self) -> PathBuf {
@@ -226,7 +231,11 @@ pub(super) fn sync(folder: &Path) -> Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
     }
-    fs::File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::io(folder, e))
+    match fs::File::open(folder).and_then(|f| f.sync_all()) {
+        // Not every file system can be asked.
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        done => done.map_err(|e| Error::io(folder, e)),
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::{Error, Result};
 
 /// How long a second writer waits for the first: longer than a save takes, shorter than a training.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it waits without a word.
+const SILENCE: Duration = Duration::from_millis(300);
 const EVERY: Duration = Duration::from_millis(20);
 
 /// The lock of a model folder, held until it is dropped.
@@ -24,8 +26,7 @@ impl Lock {
     /// Takes the lock of a folder, and waits a little where another process holds it.
     pub(super) fn take(folder: &Path) -> Result<Self> {
         let path = path(folder);
-        let until = Instant::now() + PATIENCE;
-        let mut waiting = false;
+        let (begun, mut said) = (Instant::now(), false);
         loop {
             let mut file = File::options()
                 .read(true)
@@ -40,22 +41,22 @@ impl Lock {
                     let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
                     return Ok(Self { path, file: Some(file) });
                 }
-                // Whoever held it removed it after we had opened it.
-                Ok(()) => continue,
-                Err(TryLockError::WouldBlock) => {}
+                // Held by somebody, or removed by whoever held it after we had opened it.
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => {
                     tracing::warn!("{}: no lock ({error}): let nobody else write there", folder.display());
                     return Ok(Self { path, file: None });
                 }
             }
-            let holder = holder(&mut file);
-            if Instant::now() >= until {
-                return Err(Error::Busy { path: folder.to_owned(), holder });
+            if begun.elapsed() >= PATIENCE {
+                return Err(Error::Busy { path: folder.to_owned(), holder: holder(&mut file) });
             }
-            if !waiting {
+            if begun.elapsed() >= SILENCE && !said {
+                let holder = holder(&mut file);
                 tracing::warn!("{} is being written by {holder}: waiting for it", folder.display());
-                waiting = true;
+                said = true;
             }
+            drop(file);
             std::thread::sleep(EVERY);
         }
     }
