@@ -154,20 +154,13 @@ pub(crate) struct Which {
     pub(crate) item: Option<String>,
 }
 
-impl UserFlags {
-    /// The files that are read.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.users.iter().chain(&self.exposures)
-    }
-}
-
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Demo {
     /// Folder for the log, the model and report.html
     #[arg(long, default_value = "cadet-demo", value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Worlds to compare learned and random embeddings in
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) worlds: u64,
     /// Users of a world
     #[arg(long, default_value_t = 6_000, value_name = "N")]
@@ -189,7 +182,7 @@ pub(crate) struct Train {
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
     /// Which columns of the users file are features [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "users")]
     pub(crate) feature_cols: Option<Vec<String>>,
     /// Folder to write the model to
     #[arg(long, value_name = "MODEL")]
@@ -446,7 +439,7 @@ pub(crate) struct Simulate {
     #[arg(long, default_value = "cadet-simulate", value_name = "DIR")]
     pub(crate) out: PathBuf,
     /// Worlds to repeat everything in
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
     /// Users of a world
     #[arg(long, default_value_t = 400, value_name = "N")]

@@ -2,19 +2,23 @@
 
 mod args;
 mod commands;
+mod files;
 mod output;
 mod report;
 mod settings;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Args, Command, Items};
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
+    let parsed = Args::command()
+        .try_get_matches()
+        .and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
+    let (args, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return output::report_usage(&error),
     };
     let run = || match &args.command {
@@ -33,9 +37,11 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
     };
     output::log_to_stderr(args.global.verbose);
-    let result = output::pool(args.global.threads).and_then(|pool| pool.install(run));
+    let result = files::check(&matches)
+        .and_then(|()| output::pool(args.global.threads))
+        .and_then(|pool| pool.install(run));
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => output::report_error(&error),
+        Err(error) => output::report_error(&error, &files::asked(&matches).0),
     }
 }

@@ -1,16 +1,18 @@
 //! What people see: tables on stdout, everything else on stderr.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use cadet::Error;
-use cadet_data::Skipped;
+use cadet_data::source::{Format, is_dash};
+use cadet_data::{Kind, Skipped, TableWriter};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::args::Global;
 use crate::settings::Usage;
 
 /// Logs go to stderr: warnings, with -v information, with -vv everything.
@@ -44,76 +46,100 @@ pub(crate) fn pool(threads: Option<usize>) -> Result<rayon::ThreadPool> {
 }
 
 /// One line on stderr; 2 for bad usage or input, 1 for what failed on the way.
-pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report_error(error: &anyhow::Error, command: &clap::Command) -> ExitCode {
     // A reader that closed the pipe has seen enough.
     let io = error.chain().find_map(|e| e.downcast_ref::<std::io::Error>());
-    if io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) {
+    if io.is_some_and(|e| e.kind() == ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
     // An error of cadet's own says what is behind it; others keep it in their chain.
     let text = match error.downcast_ref::<Error>() {
         Some(Error::Config { field, why }) => {
-            format!("{}: {why}", as_typed(field).unwrap_or_else(|| (*field).to_owned()))
+            format!("{}: {why}", as_typed(field, command).unwrap_or_else(|| (*field).to_owned()))
         }
+        // The command has said before it what to change.
+        Some(Error::Diverged { .. }) | None => format!("{error:#}"),
         Some(error) => error.to_string(),
-        None => format!("{error:#}"),
     };
-    let line = text.replace('\n', " ");
-    // Nothing can be done where not even stderr can be written to.
-    let _ = writeln!(std::io::stderr(), "cadet: {line}");
+    complain(&text);
     let bad_input = match error.downcast_ref::<Error>() {
-        Some(Error::Diverged { .. }) => false,
+        Some(Error::Diverged { .. } | Error::Busy { .. }) => false,
+        Some(Error::Io { source, .. }) => is_bad_input(source.kind()),
         Some(_) => true,
         None => error.downcast_ref::<Usage>().is_some(),
     };
     ExitCode::from(if bad_input { 2 } else { 1 })
 }
 
+/// Whether another path would have done; a full disk, or one that may not be written, is nobody's typing.
+fn is_bad_input(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::AlreadyExists
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::InvalidInput
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidData
+            | ErrorKind::UnexpectedEof
+    )
+}
+
+/// One line on stderr, as JSON where results are.
+fn complain(text: &str) {
+    let line = text.replace('\n', " ");
+    let line = match std::env::args_os().any(|word| word == "--json") {
+        true => serde_json::json!({ "error": line }).to_string(),
+        false => format!("cadet: {line}"),
+    };
+    // Nothing can be done where not even stderr can be written to.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// `--` and dashes where an error is about something that the running command has an option for: `max_seen: …` is
 /// `--max-seen: …` here.
-fn as_typed(field: &str) -> Option<String> {
-    use clap::CommandFactory;
+fn as_typed(field: &str, command: &clap::Command) -> Option<String> {
     let option = field.replace('_', "-");
-    let mut command = crate::args::Args::command();
-    for word in std::env::args().skip(1) {
-        command = command.find_subcommand(&word).cloned().unwrap_or(command);
-    }
     let is_there = command.get_arguments().any(|arg| arg.get_long() == Some(&option));
     is_there.then(|| format!("--{option}"))
 }
 
-/// Refuses to write over a file that is read.
-pub(crate) fn not_over<'a>(
-    out: Option<&PathBuf>,
-    inputs: impl IntoIterator<Item = &'a PathBuf>,
-) -> Result<()> {
-    let place = |path: &PathBuf| path.canonicalize().ok().filter(|p| p.is_file());
-    let Some(target) = out.and_then(place) else { return Ok(()) };
-    match inputs.into_iter().find(|input| place(input).as_ref() == Some(&target)) {
-        Some(input) => {
-            Err(Usage(format!("{} is read: choose another file to write", input.display())).into())
-        }
-        None => Ok(()),
-    }
-}
-
 /// What was typed cannot be understood: one line as for every other error. Help and version are no errors.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
-    use clap::error::ErrorKind;
-    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // Nothing can be done where not even the help can be written.
-        let _ = error.print();
-        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    let missing = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    // Who types nothing but the name wants to know what there is.
+    if !error.use_stderr() || (missing && std::env::args_os().len() < 2) {
+        // A help that was cut short is no failure.
+        let _ = write!(std::io::stdout(), "{}", error.render());
+        return ExitCode::SUCCESS;
     }
-    let text = error.to_string();
+    let text = if missing { "a command is missing".to_owned() } else { error.to_string() };
     let said = text.split("\n\nUsage:").next().unwrap_or(&text);
     let said = said.split("\n\nFor more information").next().unwrap_or(said);
     // clap's advice on values that begin with a dash is about positional ones.
     let said = said.split("\n\n  tip: to pass").next().unwrap_or(said);
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
-    let _ = writeln!(std::io::stderr(), "cadet: {line} (--help says what there is)");
+    complain(&format!("{line} (--help says what there is)"));
     ExitCode::from(2)
+}
+
+/// The table of a result: a file, or stdout for `-`, where `--json` has a row a line.
+pub(crate) fn table_file(path: &Path, columns: &[(&str, Kind)], global: &Global) -> Result<TableWriter> {
+    let format = (global.json && is_dash(path)).then_some(Format::Ndjson);
+    Ok(TableWriter::create(path, format, columns)?)
+}
+
+/// Ends the table of a result, and says so to machines where they do not read it from stdout.
+pub(crate) fn finish_table(writer: TableWriter, path: &Path, global: &Global) -> Result<()> {
+    let rows = writer.rows();
+    writer.finish()?;
+    if !global.json || is_dash(path) {
+        return Ok(());
+    }
+    print_json(&serde_json::json!({"out": path.to_string_lossy(), "rows": rows}))
 }
 
 /// Prints a result.

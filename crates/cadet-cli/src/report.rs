@@ -12,8 +12,8 @@ use cadet::synth::World;
 use cadet::trainer::History;
 use cadet::users::Users;
 use cadet::{Error, TaskId};
+use cadet_data::Draft;
 use cadet_data::time::iso;
-use cadet_data::write::temp_beside;
 use cadet_plot::{
     Axis, Best, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram,
     Light, Lines, Mark, Page, PointGroup, Scatter, Section, Series, Table, Tile, Verdict, number,
@@ -23,16 +23,14 @@ use crate::commands::demo::{Against, Door, over_seeds};
 use crate::commands::explain::{Explained, of_pair};
 use crate::output::{bytes, count};
 
+/// What the report of `cadet demo` is called; a folder with such a report may be written again.
+pub(crate) const DEMO: &str = "cadet demo";
+
 /// Writes a page, whole or not at all.
 pub(crate) fn write(path: &Path, page: &Page) -> Result<()> {
-    let mut file = temp_beside(path)?;
-    let write = || {
-        file.write_all(page.html().as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(path).map(|_| ()).map_err(|e| e.error)
-    };
-    write().map_err(|e| Error::io(path, e.kind().into()))?;
-    Ok(())
+    let (draft, mut file) = Draft::begin(path)?;
+    file.write_all(page.html().as_bytes()).map_err(|e| Error::io(path, e))?;
+    Ok(draft.finish(&file)?)
 }
 
 /// Checks, before any work is done, that a report could be written there.
@@ -41,7 +39,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
         let what = "is there already and is not a file: choose another --report";
         return Err(Error::data(path, cadet::At::File, what).into());
     }
-    temp_beside(path)?;
+    Draft::begin(path)?;
     Ok(())
 }
 
@@ -147,7 +145,7 @@ fn example(model: &Model) -> Result<Option<Section>> {
 /// The report of `cadet demo`: the same, and the truth beside it.
 pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Result<Page> {
     let mut page = base(model)?;
-    page.title = "cadet demo".into();
+    page.title = DEMO.into();
     page.subtitle = format!(
         "A generated world of {} users and {} items whose true familiarity is known",
         count(model.manifest.data.users),

@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use cadet::settings::Settings;
+use cadet::trainer::Schedule;
 use cadet::{At, Error};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+/// Read by a training where it is there and no other is named.
+pub(crate) const CONFIG: &str = "cadet.toml";
 
 /// What settings start from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -173,6 +177,7 @@ pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Setting
         Preset::Paper => Settings::paper(),
     };
     let Value::Object(mut settings) = serde_json::to_value(start)? else { bail!("settings are not a table") };
+    let drops = flags.drops.is_some() || file.contains_key("drops");
     for (key, value) in file {
         if !settings.contains_key(&key) {
             let keys = settings.keys().map(String::as_str).chain(["preset"]);
@@ -193,6 +198,9 @@ pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Setting
     }
     let settings: Settings = serde_json::from_value(Value::Object(settings))?;
     settings.check()?;
+    if drops && settings.schedule != Schedule::Steps {
+        return Err(Error::config("drops", "the step size falls there only with schedule = steps").into());
+    }
     Ok(settings)
 }
 
@@ -228,7 +236,7 @@ fn set(settings: &mut Map<String, Value>, key: &str, value: Value) -> Result<(),
 }
 
 fn read_config(given: Option<&Path>) -> Result<(PathBuf, Map<String, Value>)> {
-    let path = given.unwrap_or(Path::new("cadet.toml"));
+    let path = given.unwrap_or(Path::new(CONFIG));
     if given.is_none() && !path.exists() {
         return Ok((path.to_owned(), Map::new()));
     }

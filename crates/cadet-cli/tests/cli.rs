@@ -257,7 +257,11 @@ fn damaged_models_and_unwritable_outputs_are_refused() {
     place.refused("audience model --item unheard-of", &["unheard-of", "24 items"]);
     place.refused("score model log.csv -o /dev/full/x.csv", &["/dev/full/x.csv"]);
     if Path::new("/dev/full").exists() {
-        place.refused("score model log.csv -o /dev/full", &["/dev/full"]);
+        // Nothing is wrong with that one: the disk is full.
+        std::os::unix::fs::symlink("/dev/full", place.path("full.csv")).unwrap();
+        let ran = place.run("score model log.csv -o full.csv");
+        assert!(ran.code == 1 && ran.err.contains("full.csv"), "{}", ran.err);
+        place.refused("score model log.csv -o /dev/full", &["/dev/full", "unknown ending"]);
     }
     place.refused("score model log.csv -o scores.xls", &["scores.xls", ".parquet"]);
     for file in ["manifest.json", "weights.safetensors", "users.safetensors", "SHA256SUMS"] {

@@ -185,7 +185,7 @@ fn bad_lists_and_settings_are_refused_with_file_and_place() {
     place.refused("fresh model --item unheard-of", &["unheard-of", "20 items"]);
     place.refused("simulate --rounds 1", &["rounds", "at least 2"]);
     place.refused("simulate --lambda 3", &["lambda", "[0, 1]"]);
-    place.refused("simulate --seeds 0", &["seeds", "at least 1"]);
+    place.refused("simulate --seeds 0", &["seeds", "1..=1000"]);
     assert_eq!(place.run("fresh model").0, 2);
     assert_eq!(place.run("fresh model --all").0, 2);
     for command in ["rerank", "fresh", "simulate"] {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use cadet::ids::canonical_int;
 use cadet::{At, IdRef, Names, Result};
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use crate::block::{Block, Extras, IntBatch, Known};
 use crate::cut::{PAD, Raw, closing};
-use crate::skipped::{Fault, Reason, clip};
+use crate::skipped::{Fault, Reason, clip, is_weight};
 use crate::time;
 
 /// How the fields of a row are written.
@@ -81,8 +81,8 @@ impl<'a> Field<'a> {
         if text.is_empty() {
             return Err(Fault::no_id(column, "empty"));
         }
-        if !self.quoted && is_whole_float(self.bytes) {
-            return Err(Fault::float_id(column, text));
+        if !self.quoted && is_no_id(self.bytes) {
+            return Err(Fault::not_an_id(column, &text));
         }
         Ok(text)
     }
@@ -98,8 +98,28 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Whether this is an integer that some tool has turned into a float: `12.0`.
-pub(crate) fn is_whole_float(text: &[u8]) -> bool {
+/// Whether this is what tools write for an id that is missing, or for an integer that they turned into a float: `NaN`,
+/// `12.0`, `1e+05`. Where it is a name after all, quotes say so.
+pub(crate) fn is_no_id(text: &[u8]) -> bool {
+    match text {
+        b"NaN" | b"nan" | b"null" | b"NULL" => true,
+        [b'0'..=b'9' | b'-', ..] => is_whole_float(text) || has_exponent(text),
+        _ => false,
+    }
+}
+
+/// Whether this is a number with an exponent and its sign, as R and Python write it; `5e12` may well be a name.
+fn has_exponent(text: &[u8]) -> bool {
+    let Some(at) = memchr2(b'e', b'E', text).filter(|at| matches!(text.get(at + 1), Some(b'+' | b'-')))
+    else {
+        return false;
+    };
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let mantissa = text[..at].strip_prefix(b"-").unwrap_or(&text[..at]);
+    is_number(&text[at + 2..]) && mantissa.splitn(2, |b| *b == b'.').all(is_number)
+}
+
+fn is_whole_float(text: &[u8]) -> bool {
     match memchr(b'.', text) {
         Some(dot) => {
             canonical_int(&text[..dot]).is_some()
@@ -387,7 +407,7 @@ fn row(
 fn parse_weight(field: Field<'_>, column: &str) -> Result<f32, Fault> {
     let text = field.text(column)?;
     match text.trim().parse::<f32>() {
-        Ok(weight) if weight.is_finite() && weight > 0.0 => Ok(weight),
+        Ok(weight) if is_weight(weight) => Ok(weight),
         _ if text.is_empty() => Err(Fault::weight(column, "empty")),
         _ => Err(Fault::weight(column, clip(&text))),
     }

@@ -6,6 +6,7 @@ mod block;
 pub mod cost;
 mod csv;
 mod cut;
+mod draft;
 pub mod exposures;
 mod footer;
 mod id_column;
@@ -27,6 +28,7 @@ pub mod users;
 pub mod write;
 mod write_parquet;
 
+pub use draft::Draft;
 pub use exposures::{
     Columns, Cut, Log, Progress, ReadOptions, SourceInfo, Strangers, read_exposures, read_exposures_into,
 };

@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use crate::block::{Block, Extras, Known};
 use crate::cut::Raw;
-use crate::skipped::{Fault, Reason, clip, nearest};
+use crate::skipped::{Fault, Reason, clip, is_weight, nearest};
 use crate::time;
 
 /// What the wanted fields are called.
@@ -369,7 +369,7 @@ fn weigh(value: &Option<Value<'_>>, layout: &Layout) -> Result<f32, Fault> {
         None => return Err(Fault::weight(column, "not there")),
         Some(other) => return Err(Fault::weight(column, other.kind())),
     };
-    match weight.is_finite() && weight > 0.0 {
+    match is_weight(weight) {
         true => Ok(weight),
         false => Err(Fault::weight(column, weight)),
     }

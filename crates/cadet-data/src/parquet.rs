@@ -45,8 +45,8 @@ impl Table {
         check_footer(&mut handle, length, &path)?;
         let (metadata, fields) = guard(&path, At::File, || {
             let metadata = ParquetMetaDataReader::new().parse_and_finish(&handle)?;
-            let schema = parquet_to_arrow_schema(metadata.file_metadata().schema_descr(), None)?;
-            Ok((metadata, schema.fields))
+            let fields = fields(&metadata)?;
+            Ok((metadata, fields))
         })?;
         check_sizes(&metadata, length, &path)?;
         Ok(Table { file, metadata: Arc::new(metadata), fields })
@@ -177,6 +177,21 @@ impl Table {
             .collect();
         parquet_to_arrow_field_levels(schema, mask, Some(&hint))
     }
+}
+
+/// What the columns hold. A duration is an integer to Parquet, and only Arrow's note in the footer says what it is.
+fn fields(metadata: &ParquetMetaData) -> ParquetResult<Fields> {
+    let about = metadata.file_metadata();
+    let stored = parquet_to_arrow_schema(about.schema_descr(), None)?.fields;
+    let Ok(noted) = parquet_to_arrow_schema(about.schema_descr(), about.key_value_metadata()) else {
+        return Ok(stored);
+    };
+    let pairs = stored.iter().zip(&noted.fields);
+    let fields = pairs.map(|(stored, noted)| match noted.data_type() {
+        DataType::Duration(_) => noted.clone(),
+        _ => stored.clone(),
+    });
+    Ok(fields.collect())
 }
 
 fn check_footer(file: &mut File, length: u64, path: &Path) -> Result<()> {

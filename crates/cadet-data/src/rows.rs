@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use cadet::{At, IdRef, Result};
 
-use crate::csv::{self, Dialect, is_whole_float};
+use crate::csv::{self, Dialect, is_no_id};
 use crate::cut::{Cutter, Raw};
 use crate::ndjson::{self, Value};
 use crate::parquet::Table;
@@ -46,7 +46,7 @@ impl<'a> Cell<'a> {
             }
             Cell::Str("") | Cell::Text("", _) => Err(Fault::no_id(column, "empty")),
             Cell::Str(text) => Ok((IdRef::Str(text), true)),
-            Cell::Text(text, false) if is_whole_float(text.as_bytes()) => Err(Fault::float_id(column, text)),
+            Cell::Text(text, false) if is_no_id(text.as_bytes()) => Err(Fault::not_an_id(column, text)),
             Cell::Text(text, _) => Ok((IdRef::from_text(text), false)),
             Cell::Float(value) => Err(Fault::float_id(column, value)),
             Cell::Null => Err(Fault::no_id(column, "null")),

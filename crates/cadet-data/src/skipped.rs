@@ -44,6 +44,11 @@ pub(crate) struct Fault {
     pub(crate) what: String,
 }
 
+/// Whether this can be a weight: not so large or small that sums and squares of many go beyond what a float holds.
+pub(crate) fn is_weight(weight: f32) -> bool {
+    (1e-9..=1e9).contains(&weight)
+}
+
 impl Fault {
     pub(crate) fn new(reason: Reason, what: impl Into<String>) -> Self {
         Fault { reason, what: what.into() }
@@ -51,6 +56,14 @@ impl Fault {
 
     pub(crate) fn no_id(column: &str, found: &str) -> Self {
         Fault::new(Reason::NoId, format!("{column} is {found}: expected an integer or a string"))
+    }
+
+    /// See [`crate::csv::is_no_id`].
+    pub(crate) fn not_an_id(column: &str, found: &str) -> Self {
+        match found.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            true => Fault::no_id(column, found),
+            false => Fault::float_id(column, found),
+        }
     }
 
     pub(crate) fn float_id(column: &str, found: impl fmt::Display) -> Self {
@@ -65,7 +78,7 @@ impl Fault {
     }
 
     pub(crate) fn weight(column: &str, found: impl fmt::Display) -> Self {
-        Fault::new(Reason::Weight, format!("{column} is {found}: expected a finite number above 0"))
+        Fault::new(Reason::Weight, format!("{column} is {found}: expected a number from 1e-9 to 1e9"))
     }
 
     pub(crate) fn time(column: &str, found: impl fmt::Display) -> Self {

@@ -3,12 +3,13 @@
 //! A name's ending says what a file holds; a stream without a name is told by its first bytes.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cadet::{At, Error, Result};
+use flate2::bufread::GzDecoder;
 
 const ENDINGS: &str = ".parquet, .csv, .tsv, .ndjson or .jsonl, the last four also with .gz or .zst";
 
@@ -48,7 +49,7 @@ impl Packing {
 
 /// What a file's name says about its content.
 pub fn from_ending(path: &Path) -> Option<(Format, Packing)> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let (stem, packing) = match name.rsplit_once('.')? {
         (stem, "gz") => (stem, Packing::Gzip),
         (stem, "zst") => (stem, Packing::Zstd),
@@ -69,7 +70,7 @@ pub fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The files that a path stands for: itself, or what a folder holds, sorted by name.
+/// The files that a path stands for: itself, or what a folder and those in it hold, sorted by name.
 pub fn files(path: &Path) -> Result<Vec<PathBuf>> {
     if is_dash(path) {
         return Ok(vec![path.to_owned()]);
@@ -79,14 +80,7 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(|e| Error::io(path, e))? {
-        let entry = entry.map_err(|e| Error::io(path, e))?;
-        let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        let file = entry.path();
-        if !hidden && from_ending(&file).is_some() && file.is_file() {
-            found.push(file);
-        }
-    }
+    collect(path, &mut found)?;
     if found.is_empty() {
         return Err(Error::data(
             path,
@@ -96,6 +90,24 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Adds the files of a folder and of those in it, as partitions are (`day=2/part.parquet`). Links to folders are not followed.
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))? {
+        let entry = entry.map_err(|e| Error::io(folder, e))?;
+        // To those who write such folders, names that begin so are not data: `_delta_log`, `_temporary`.
+        if entry.file_name().to_string_lossy().starts_with(['.', '_']) {
+            continue;
+        }
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(&path, found)?;
+        } else if from_ending(&path).is_some() && path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// A source that is ready to be read.
@@ -172,7 +184,8 @@ impl<R: Read> Read for Counted<R> {
 fn magic(head: &[u8]) -> Option<&'static str> {
     match head {
         [0x1f, 0x8b, ..] => Some("gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
+        // A frame, or one to be skipped, with which pzstd begins.
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some("zstd"),
         [b'P', b'A', b'R', b'1', ..] => Some("Parquet"),
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
         [b'P', b'K', 3, 4, ..] => Some("zip"),
@@ -260,14 +273,54 @@ fn unpack(path: &Path, packing: Packing, reader: Box<dyn Read + Send>) -> Result
     const BUFFER: usize = 256 << 10;
     Ok(match packing {
         Packing::Plain => reader,
-        Packing::Gzip => {
-            Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(BUFFER, reader)))
-        }
+        Packing::Gzip => Box::new(Members::new(BufReader::with_capacity(BUFFER, reader))),
         Packing::Zstd => Box::new(
             zstd::Decoder::with_buffer(BufReader::with_capacity(BUFFER, reader))
                 .map_err(|e| Error::io(path, e))?,
         ),
     })
+}
+
+/// gzip members one after the other, with or without the zeros that tapes and block devices add at the end.
+struct Members<R> {
+    /// Nothing once all were read.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(reader: R) -> Self {
+        Self { member: Some(GzDecoder::new(reader)) }
+    }
+
+    /// Goes on to the next member, past any zeros.
+    fn turn(&mut self) -> io::Result<()> {
+        let Some(mut reader) = self.member.take().map(GzDecoder::into_inner) else { return Ok(()) };
+        loop {
+            let ahead = reader.fill_buf()?;
+            let zeros = ahead.iter().take_while(|b| **b == 0).count();
+            if ahead.is_empty() {
+                return Ok(());
+            }
+            if zeros == 0 {
+                self.member = Some(GzDecoder::new(reader));
+                return Ok(());
+            }
+            reader.consume(zeros);
+        }
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let taken = member.read(into)?;
+            if taken > 0 || into.is_empty() {
+                return Ok(taken);
+            }
+            self.turn()?;
+        }
+        Ok(0)
+    }
 }
 
 /// Opens a stream whose name says nothing: packed or not, NDJSON, Parquet, TSV or CSV by its first bytes.
@@ -296,22 +349,19 @@ fn open_stream(path: &Path, reader: Box<dyn Read + Send>, taken: Arc<AtomicU64>)
         }
         None => {}
     }
-    let first = head.iter().find(|b| !b.is_ascii_whitespace());
     let mut text = Text { path: path.to_owned(), format: Format::Csv, packing, reader, taken };
-    match first {
-        Some(b'{') => text.format = Format::Ndjson,
-        _ => {
-            // The header line tells commas from tabs.
-            let mut start = Vec::new();
-            text.fill(&mut start, 64 << 10)?;
-            let header = start.split(|b| *b == b'\n').next().unwrap_or_default();
-            if header.contains(&b'\t') && !header.contains(&b',') {
-                text.format = Format::Tsv;
-            }
-            let rest = std::mem::replace(&mut text.reader, Box::new(io::empty()));
-            text.reader = Box::new(Cursor::new(start).chain(rest));
-        }
+    let mut start = Vec::new();
+    text.fill(&mut start, 64 << 10)?;
+    let shown = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start).trim_ascii_start();
+    // The header line tells commas from tabs.
+    let header = start.split(|b| *b == b'\n').next().unwrap_or_default();
+    if shown.starts_with(b"{") {
+        text.format = Format::Ndjson;
+    } else if header.contains(&b'\t') && !header.contains(&b',') {
+        text.format = Format::Tsv;
     }
+    let rest = std::mem::replace(&mut text.reader, Box::new(io::empty()));
+    text.reader = Box::new(Cursor::new(start).chain(rest));
     Ok(Input::Text(text))
 }
 
@@ -344,8 +394,13 @@ mod tests {
         for name in ["b.csv", "a.parquet", "notes.txt", ".hidden.csv"] {
             std::fs::write(dir.path().join(name), "x").unwrap();
         }
+        let partition = dir.path().join("day=2");
+        for folder in [&partition, &dir.path().join("_delta_log"), &dir.path().join(".git")] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("c.csv"), "x").unwrap();
+        }
         let found = files(dir.path()).unwrap();
-        assert_eq!(found, [dir.path().join("a.parquet"), dir.path().join("b.csv")]);
+        assert_eq!(found, [dir.path().join("a.parquet"), dir.path().join("b.csv"), partition.join("c.csv")]);
     }
 
     #[test]
@@ -367,6 +422,32 @@ mod tests {
         assert_eq!(told(b"a\tb\n"), (Format::Tsv, b"a\tb\n".to_vec()));
         assert_eq!(told(b"PAR1..."), (Format::Parquet, b"PAR1...".to_vec()));
         let packed = zstd::encode_all(&json[..], 1).unwrap();
-        assert_eq!(told(&packed), (Format::Ndjson, json));
+        assert_eq!(told(&packed), (Format::Ndjson, json.clone()));
+        // pzstd begins with a frame that says how long the next one is.
+        let skipped =
+            [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &(packed.len() as u32).to_le_bytes()].concat();
+        assert_eq!(told(&[skipped, packed].concat()), (Format::Ndjson, json));
+        for start in ["\u{feff}", "      ", "\n\n\n\n\n"] {
+            let json = format!("{start}{{\"user_id\":1}}\n").into_bytes();
+            assert_eq!(told(&json), (Format::Ndjson, json.clone()));
+        }
+    }
+
+    #[test]
+    fn gzip_may_come_in_members_and_end_in_zeros() {
+        let pack = |text: &str| {
+            let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            io::Write::write_all(&mut packer, text.as_bytes()).unwrap();
+            packer.finish().unwrap()
+        };
+        let read = |bytes: Vec<u8>| {
+            let mut text = String::new();
+            Members::new(&bytes[..]).read_to_string(&mut text).map(|_| text)
+        };
+        let two = [pack("one,"), pack("two")].concat();
+        assert_eq!(read(two.clone()).unwrap(), "one,two");
+        assert_eq!(read([two.clone(), vec![0; 1000]].concat()).unwrap(), "one,two");
+        assert!(read([two.clone(), b"\0\0trash".to_vec()].concat()).is_err());
+        assert!(read(two[..two.len() - 3].to_vec()).is_err());
     }
 }

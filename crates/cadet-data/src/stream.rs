@@ -23,7 +23,7 @@ use crate::id_column::{Numberer, check_type, good_rows};
 use crate::ndjson;
 use crate::pages::IntColumn;
 use crate::parquet::Table;
-use crate::skipped::{Fault, clip, no_column, one_column};
+use crate::skipped::{Fault, clip, is_weight, no_column, one_column};
 use crate::source::{self, Format, Input};
 use crate::times;
 
@@ -400,7 +400,7 @@ fn read_any(table: &Table, wanted: &Wanted, group: usize, known: Known<'_>, skip
         good_rows(user, &wanted.names[0], &mut |row, fault| faults.push((row, fault)));
         good_rows(item, &wanted.names[1], &mut |row, fault| faults.push((row, fault)));
         for (row, weight) in weights.iter().flatten().enumerate() {
-            if !(weight.is_finite() && *weight > 0.0) {
+            if !is_weight(*weight) {
                 faults.push((row, Fault::weight(&wanted.names[2], weight)));
             }
         }

@@ -83,7 +83,9 @@ fn offset(text: &str) -> Option<i64> {
         4 => (digits(&text[..2])?, digits(&text[2..])?),
         _ => return None,
     };
-    Some((hours * 3600 + minutes * 60) * if sign == "-" { -1 } else { 1 })
+    // No clock on earth is further from Greenwich.
+    let fits = hours < 16 && minutes < 60;
+    fits.then_some((hours * 3600 + minutes * 60) * if sign == "-" { -1 } else { 1 })
 }
 
 fn days_in(year: i64, month: i64) -> i64 {

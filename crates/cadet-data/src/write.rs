@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, IdRef, Result};
+use cadet::{Error, IdRef, Result};
 use flate2::write::GzEncoder;
 use rayon::prelude::*;
-use tempfile::{NamedTempFile, TempPath};
 
+use crate::draft::Draft;
 use crate::source::{Format, Packing, from_ending, is_dash};
 use crate::time::iso;
 use crate::write_parquet::ParquetOut;
@@ -85,7 +85,7 @@ pub struct TableWriter {
     out: Out,
     rows: u64,
     /// Where the file lies until it is whole; `None` for pipes and devices.
-    temp: Option<TempPath>,
+    draft: Option<Draft>,
 }
 
 enum Out {
@@ -166,14 +166,14 @@ impl TableWriter {
         }
         let columns: Vec<(String, Kind)> =
             columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
-        let (sink, temp) = open(path)?;
+        let (sink, draft) = open(path)?;
         let out = match (format, sink) {
             (Format::Parquet, Sink::File(file)) => {
                 Out::Parquet(Box::new(ParquetOut::new(path, file, &columns)))
             }
             (_, sink) => Out::Text(pack(path, packing, sink)?, format),
         };
-        let mut writer = TableWriter { path: path.to_owned(), columns, out, rows: 0, temp };
+        let mut writer = TableWriter { path: path.to_owned(), columns, out, rows: 0, draft };
         writer.header()?;
         Ok(writer)
     }
@@ -219,8 +219,8 @@ impl TableWriter {
         self.rows += rows as u64;
         match &mut self.out {
             Out::Parquet(out) => {
-                if let Some(temp) = out.write(values)? {
-                    self.temp = Some(temp);
+                if let Some(draft) = out.write(values)? {
+                    self.draft = Some(draft);
                 }
                 Ok(())
             }
@@ -252,43 +252,16 @@ impl TableWriter {
 
     /// Ends the table and gives the file its name.
     pub fn finish(self) -> Result<()> {
-        let TableWriter { path, out, temp, .. } = self;
+        let TableWriter { path, out, draft, .. } = self;
         let file = match out {
             Out::Text(out, _) => out.end().map_err(|e| Error::io(&path, e))?,
             Out::Parquet(out) => Some(out.end()?),
         };
-        let Some(temp) = temp else { return Ok(()) };
-        if let Some(file) = file {
-            file.sync_all().map_err(|e| Error::io(&path, e))?;
-        }
-        temp.persist(&path).map_err(|e| Error::io(&path, e.error))
+        draft.zip(file).map_or(Ok(()), |(draft, file)| draft.finish(&file))
     }
 }
 
-/// A temporary file beside the target, so that the last step is a rename within one file system.
-pub fn temp_beside(path: &Path) -> Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    if !folder.is_dir() {
-        let what =
-            format!("cannot be written, there is no folder {}: make it, or choose another", folder.display());
-        return Err(Error::data(path, At::File, what));
-    }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".cadet-");
-    #[cfg(unix)]
-    {
-        // Like any new file, not readable by its owner alone.
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    // The error's own text names a temporary file that nobody asked for.
-    builder.tempfile_in(folder).map_err(|e| Error::io(path, e.kind().into()))
-}
-
-fn open(path: &Path) -> Result<(Sink, Option<TempPath>)> {
+fn open(path: &Path) -> Result<(Sink, Option<Draft>)> {
     if is_dash(path) {
         return Ok((Sink::Stdout(io::stdout()), None));
     }
@@ -300,8 +273,8 @@ fn open(path: &Path) -> Result<(Sink, Option<TempPath>)> {
         }
         Ok(about) if about.is_dir() => Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory))),
         _ => {
-            let (file, temp) = temp_beside(path)?.into_parts();
-            Ok((Sink::File(file), Some(temp)))
+            let (draft, file) = Draft::begin(path)?;
+            Ok((Sink::File(file), Some(draft)))
         }
     }
 }
@@ -324,11 +297,11 @@ fn delimiter(format: Format) -> u8 {
 fn csv_text(text: &str, format: Format, into: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let special = |b: &u8| matches!(*b, b'"' | b'\n' | b'\r') || *b == delimiter(format);
-    // Quotes also keep the string "1.0" from being taken for a broken integer.
+    // Quotes also keep the string "1.0" from being taken for a broken integer, and "null" for nothing.
     let quoted = bytes.is_empty()
         || bytes.iter().any(special)
         || bytes.starts_with("\u{feff}".as_bytes())
-        || crate::csv::is_whole_float(bytes);
+        || crate::csv::is_no_id(bytes);
     if !quoted {
         into.extend_from_slice(bytes);
         return;

@@ -18,9 +18,9 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use tempfile::TempPath;
 
-use crate::write::{Kind, Values, temp_beside};
+use crate::draft::Draft;
+use crate::write::{Kind, Values};
 
 const ROWS_PER_GROUP: usize = 1 << 18;
 
@@ -74,7 +74,7 @@ impl ParquetOut {
 
     /// Adds rows. Where a column of integers meets its first string, the file is written anew, and
     /// where it now lies is returned.
-    pub(crate) fn write(&mut self, values: &[Values<'_>]) -> Result<Option<TempPath>> {
+    pub(crate) fn write(&mut self, values: &[Values<'_>]) -> Result<Option<Draft>> {
         let mut strings = self.strings.clone();
         for (values, strings) in values.iter().zip(&mut strings) {
             if let Values::Id(ids) = values {
@@ -86,8 +86,8 @@ impl ParquetOut {
         let mut moved = None;
         match (self.writer.take(), self.file.take()) {
             (Some(writer), _) if changed => {
-                let (writer, temp) = self.rewrite(writer)?;
-                (self.writer, moved) = (Some(writer), Some(temp));
+                let (writer, draft) = self.rewrite(writer)?;
+                (self.writer, moved) = (Some(writer), Some(draft));
             }
             (Some(writer), _) => self.writer = Some(writer),
             (None, Some(file)) => self.writer = Some(self.start(file)?),
@@ -100,10 +100,10 @@ impl ParquetOut {
         Ok(moved)
     }
 
-    fn rewrite(&self, writer: ArrowWriter<File>) -> Result<(ArrowWriter<File>, TempPath)> {
+    fn rewrite(&self, writer: ArrowWriter<File>) -> Result<(ArrowWriter<File>, Draft)> {
         let failed = |e: ParquetError| failed(&self.path, e);
         let written = writer.into_inner().map_err(failed)?;
-        let (file, temp) = temp_beside(&self.path)?.into_parts();
+        let (draft, file) = Draft::begin(&self.path)?;
         let mut writer = self.start(file)?;
         let reader =
             ParquetRecordBatchReaderBuilder::try_new(written).and_then(|b| b.build()).map_err(failed)?;
@@ -121,7 +121,7 @@ impl ParquetOut {
             let batch = RecordBatch::try_new(self.schema(), columns.collect());
             writer.write(&batch.map_err(|e| failed(e.into()))?).map_err(failed)?;
         }
-        Ok((writer, temp))
+        Ok((writer, draft))
     }
 
     fn batch(&self, values: &[Values<'_>]) -> Result<RecordBatch, ArrowError> {

@@ -104,7 +104,7 @@ const EXPECTED: &[(&str, &str)] = &[
         "huge_values.parquet",
         "huge_values.parquet from row 4 on: row group 1 declares 3000000 rows, 3 were found: the file is broken, write it again",
     ),
-    ("inf_weight.csv", "inf_weight.csv line 2: weight is inf: expected a finite number above 0"),
+    ("inf_weight.csv", "inf_weight.csv line 2: weight is inf: expected a number from 1e-9 to 1e9"),
     (
         "missing_column.csv",
         "missing_column.csv: no column user_id; found userId, item_id, rating; is it userId? then pass --user-col userId",
@@ -117,9 +117,9 @@ const EXPECTED: &[(&str, &str)] = &[
         "missing_key.ndjson",
         "missing_key.ndjson line 2: no field item_id; found user_id, itemId; is it itemId? then pass --item-col itemId",
     ),
-    ("nan_weight.csv", "nan_weight.csv line 3: weight is NaN: expected a finite number above 0"),
-    ("nan_weight.ndjson", "nan_weight.ndjson line 1: weight is null: expected a finite number above 0"),
-    ("nan_weight.parquet", "nan_weight.parquet row 2: weight is NaN: expected a finite number above 0"),
+    ("nan_weight.csv", "nan_weight.csv line 3: weight is NaN: expected a number from 1e-9 to 1e9"),
+    ("nan_weight.ndjson", "nan_weight.ndjson line 1: weight is null: expected a number from 1e-9 to 1e9"),
+    ("nan_weight.parquet", "nan_weight.parquet row 2: weight is NaN: expected a number from 1e-9 to 1e9"),
     (
         "negative_offset.parquet",
         "negative_offset.parquet: column user_id of row group 1 lies outside of the file: it is cut off, fetch it again",
@@ -163,7 +163,7 @@ const EXPECTED: &[(&str, &str)] = &[
         "tail_only.parquet",
         "tail_only.parquet byte 40: the Parquet footer says that it is longer than the file: fetch it again",
     ),
-    ("text_weight.csv", "text_weight.csv line 2: weight is heavy: expected a finite number above 0"),
+    ("text_weight.csv", "text_weight.csv line 2: weight is heavy: expected a number from 1e-9 to 1e9"),
     (
         "truncated.csv.gz",
         "truncated.csv.gz byte 803: the gzip data ends early: the file is cut off, fetch it again",
@@ -194,7 +194,30 @@ const EXPECTED: &[(&str, &str)] = &[
         "utf16.csv",
         "utf16.csv byte 0: the name says plain text, the content looks like UTF-16: save it as UTF-8",
     ),
-    ("zero_weight.csv", "zero_weight.csv line 2: weight is 0: expected a finite number above 0"),
+    ("zero_weight.csv", "zero_weight.csv line 2: weight is 0: expected a number from 1e-9 to 1e9"),
+    (
+        "duration_id.parquet",
+        "duration_id.parquet: column user_id holds Duration(s): ids are integers or strings, cast the column",
+    ),
+    (
+        "exponent_id.csv",
+        "exponent_id.csv line 3: user_id is 1e+05, a float: ids are integers or strings, cast the column",
+    ),
+    ("large_weight.csv", "large_weight.csv line 3: weight is 3e38: expected a number from 1e-9 to 1e9"),
+    (
+        "large_weight.ndjson",
+        "large_weight.ndjson line 1: weight is 10000000000: expected a number from 1e-9 to 1e9",
+    ),
+    ("nan_id.csv", "nan_id.csv line 3: user_id is NaN: expected an integer or a string"),
+    (
+        "page_checksum.parquet",
+        "page_checksum.parquet from row 1 on: broken Parquet data (Parquet error: Parquet error: Page CRC c…): fetch the file again",
+    ),
+    ("uneven_weight.csv", "uneven_weight.csv line 2: weight is 1e38: expected a number from 1e-9 to 1e9"),
+    (
+        "zone_time.csv",
+        "zone_time.csv line 3: timestamp is 2026-11-16T04:28:36+25:00: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (--timestamp-col '' reads no times)",
+    ),
 ];
 
 #[test]

@@ -90,6 +90,14 @@ pub enum Error {
         /// The loss that was seen.
         loss: f64,
     },
+    /// Somebody else writes the same model folder: wait for them.
+    #[error("{} is being written by {holder}: wait for it to end, or choose another folder", path.display())]
+    Busy {
+        /// The model folder.
+        path: PathBuf,
+        /// Who writes it.
+        holder: String,
+    },
     /// A model folder is damaged, foreign or of another version.
     #[error("{}: {what}", path.display())]
     Store {

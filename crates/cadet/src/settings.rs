@@ -213,6 +213,17 @@ impl Settings {
         Ok(())
     }
 
+    /// The setting that is furthest above what is usual, where one is: the first to look at when a training diverges.
+    pub fn suspect(&self) -> Option<(&'static str, f32)> {
+        let usual = Self { init: self.init, ..Self::default() };
+        let step = ("learning_rate", self.learning_rate, usual.learning_rate);
+        let task = ("task_rate", self.task_rate(), usual.task_rate());
+        let start = ("init_scale", self.init_scale(), usual.init_scale());
+        let times = |(_, value, usual): &(_, f32, f32)| value / usual;
+        let most = [step, task, start].into_iter().max_by(|a, b| times(a).total_cmp(&times(b)));
+        most.filter(|most| times(most) > 1.0).map(|(field, value, _)| (field, value))
+    }
+
     /// Spread of the embeddings at the start.
     pub fn init_scale(&self) -> f32 {
         self.init_scale.unwrap_or(match self.init {

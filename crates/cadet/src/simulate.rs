@@ -225,6 +225,9 @@ impl SimulationConfig {
                 return Err(Error::config(field, why));
             }
         }
+        if self.rounds > 10_000 {
+            return Err(Error::config("rounds", format!("must be at most 10000, found {}", self.rounds)));
+        }
         for (field, found, least) in at_least {
             if found < least {
                 return Err(Error::config(field, format!("must be at least {least}, found {found}")));

@@ -83,11 +83,32 @@ pub struct Trial {
 }
 
 impl WorldConfig {
+    /// Refuses a world without something in it, or one that no memory holds.
+    pub fn check(&self) -> Result<()> {
+        let sizes = [
+            ("users", self.users, 10_000_000),
+            ("items", self.items, 1_000_000),
+            ("exposures", self.exposures, 1_000_000_000),
+            ("features", self.features, 1_000),
+            ("tastes", self.tastes, 100),
+            ("themes", self.themes, 10_000),
+        ];
+        for (field, found, most) in sizes {
+            if !(1..=most).contains(&found) {
+                return Err(Error::config(field, format!("must be 1 to {most}, found {found}")));
+            }
+        }
+        // Every item reaches every user, to a degree that is added up.
+        if self.users.saturating_mul(self.items) > 100_000_000_000 {
+            let why = format!("{} users and {} items are too many to work out", self.users, self.items);
+            return Err(Error::config("users", why));
+        }
+        Ok(())
+    }
+
     /// Makes the world.
     pub fn make(&self) -> Result<World> {
-        if self.users == 0 || self.items == 0 || self.features == 0 || self.tastes == 0 || self.themes == 0 {
-            return Err(Error::config("world", "a world needs users, items, features, tastes and themes"));
-        }
+        self.check()?;
         let mut rng = Rng::at(self.seed, Purpose::World, [0, 0]);
         let k = self.tastes;
         let mut normals = |n: usize, scale: f32| (0..n).map(|_| rng.normal() * scale).collect::<Vec<f32>>();

@@ -13,7 +13,7 @@ use cadet::pipeline::Log;
 use cadet::rng::{Purpose, Rng};
 use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::store;
+use cadet::store::{self, Claim};
 use cadet::users::Users;
 use cadet::{Error, ExposuresBuilder, IdRef, Ids, Instances, Kernel, Result, TaskId};
 use serde_json::{Value, json};
@@ -177,13 +177,13 @@ fn a_second_save_replaces_the_first_and_leaves_nothing_behind() {
     let left = folder.with_file_name(".model.cadet-partial-77");
     fs::create_dir(&left).unwrap();
     fs::write(left.join("junk"), "junk").unwrap();
-    store::check_writable(&folder).unwrap();
+    drop(Claim::take(&folder).unwrap());
     store::save(&second, &folder).unwrap();
     assert_eq!(bits(&scores(&store::load(&folder).unwrap())), bits(&scores(&second)));
     assert_eq!(beside(&folder), Vec::<String>::new());
     let empty = folder.with_file_name("empty");
     fs::create_dir(&empty).unwrap();
-    store::check_writable(&empty).unwrap();
+    drop(Claim::take(&empty).unwrap());
     store::save(&first, &empty).unwrap();
     assert_eq!(bits(&scores(&store::load(&empty).unwrap())), bits(&scores(&first)));
 }
@@ -203,10 +203,10 @@ fn what_is_not_a_model_is_not_overwritten() {
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("manifest.json"), "{\"name\": \"app\"}").unwrap();
     for place in [&kept, &foreign, Path::new("..")] {
-        assert!(store::check_writable(place).is_err() && store::save(&model, place).is_err(), "{place:?}");
+        assert!(Claim::take(place).is_err() && store::save(&model, place).is_err(), "{place:?}");
     }
     assert!(kept.join("notes.txt").exists() && foreign.join("manifest.json").exists());
-    for refused in [store::save(&model, &folder), store::check_writable(&folder)] {
+    for refused in [store::save(&model, &folder), Claim::take(&folder).map(drop)] {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Store { .. }) && error.to_string().contains("holiday"), "{error:?}");
     }
@@ -575,5 +575,116 @@ fn store_v1_scores_the_same_on_every_kernel() {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", kernel.name());
+    }
+}
+
+#[test]
+fn the_model_that_was_there_can_be_kept() {
+    let (first, second, third) = (some_of_everything(), learned(), grown());
+    let (_parent, folder) = saved(&first);
+    let previous = folder.with_file_name("model.previous");
+    for (new, old) in [(&second, &first), (&third, &second)] {
+        let mut claim = Claim::take(&folder).unwrap();
+        assert_eq!(claim.keep_previous().unwrap(), Some(&previous as &Path));
+        claim.save(new).unwrap();
+        for (place, model) in [(&folder, new), (&previous, old)] {
+            assert_eq!(bits(&scores(&store::load(place).unwrap())), bits(&scores(model)));
+        }
+    }
+    assert_eq!(beside(&folder), ["model.previous"]);
+    // What is no model is not replaced for it, and that is told before any work is done.
+    fs::write(previous.join("notes.txt"), "dear").unwrap();
+    let error = Claim::take(&folder).unwrap().keep_previous().unwrap_err().to_string();
+    assert!(error.contains("model.previous") && error.contains("notes.txt"), "{error}");
+}
+
+#[test]
+fn readers_see_one_model_or_the_other_while_it_is_replaced() {
+    let models = [learned(), grown()];
+    let (_parent, folder) = saved(&models[0]);
+    let expected = models.each_ref().map(|model| bits(&scores(model)));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let reads = std::thread::scope(|scope| {
+        let read = || {
+            let mut reads = 0;
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                let found = bits(&scores(&store::load(&folder).unwrap()));
+                assert!(expected.contains(&found));
+                store::load_manifest(&folder).unwrap();
+                reads += 1;
+            }
+            reads
+        };
+        let readers: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
+        let write = |model: &Model| (0..25).for_each(|_| store::save(model, &folder).unwrap());
+        let writers: Vec<_> = models.iter().map(|model| scope.spawn(move || write(model))).collect();
+        writers.into_iter().for_each(|w| w.join().unwrap());
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        readers.into_iter().map(|r| r.join().unwrap()).sum::<usize>()
+    });
+    assert!(reads > 0);
+    assert_eq!(beside(&folder), Vec::<String>::new());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_a_model_folder_is_not_waited_for() {
+    let (_parent, folder) = saved(&learned());
+    for name in FILES.into_iter().chain([SUMS]) {
+        let (path, kept) = (folder.join(name), folder.join("kept"));
+        fs::rename(&path, &kept).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = store::load(&folder).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("not a file"), "{error}");
+        fs::rename(&kept, &path).unwrap();
+    }
+}
+
+#[test]
+fn a_manifest_that_speaks_of_other_data_is_refused() {
+    let (_parent, folder) = saved(&grown());
+    let good: Value = serde_json::from_slice(&fs::read(folder.join(FILES[0])).unwrap()).unwrap();
+    for (part, key, value) in [
+        ("data", "users", json!(1_000_000_000_000u64)),
+        ("data", "items", json!(1)),
+        ("data", "exposures", json!(0)),
+        ("data", "events", json!(7)),
+        ("data", "features", json!(2)),
+        ("settings", "hidden", json!([9])),
+    ] {
+        let mut bad = good.clone();
+        bad[part][key] = value;
+        forge(&folder, FILES[0], &serde_json::to_vec(&bad).unwrap());
+        let error =
+            store::load(&folder).err().unwrap_or_else(|| panic!("{part}.{key} was taken")).to_string();
+        assert!(error.contains("model/"), "{error}");
+    }
+}
+
+#[test]
+fn weights_and_features_that_are_no_numbers_are_refused() {
+    let (_parent, folder) = saved(&learned());
+    for (name, tensors) in [
+        ("users.safetensors", &["features"][..]),
+        (
+            "weights.safetensors",
+            &["ratio.tasks", "ratio.layer1.weight", "heads.tasks", "standard.mean", "factors", "reference"],
+        ),
+    ] {
+        let good = fs::read(folder.join(name)).unwrap();
+        let header: Value = serde_json::from_slice(&good[8..header_end(&good)]).unwrap();
+        for tensor in tensors {
+            let at = header_end(&good) + header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+            for value in [f32::NAN, f32::INFINITY] {
+                let mut bad = good.clone();
+                bad[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                forge(&folder, name, &bad);
+                let error =
+                    store::load(&folder).err().unwrap_or_else(|| panic!("{tensor} {value}")).to_string();
+                assert!(error.contains(name) && error.contains("finite"), "{error}");
+            }
+        }
+        fs::write(folder.join(name), &good).unwrap();
+        forge(&folder, name, &good);
     }
 }

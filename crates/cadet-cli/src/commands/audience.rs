@@ -7,6 +7,7 @@ use cadet::model::{Model, Standing};
 use cadet::scorer::{Scorer, Verdict};
 use cadet::users::Users;
 use cadet::{At, Error, IdRef, TaskId, store};
+use cadet_data::source::is_dash;
 use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values, read_ids};
 use rayon::prelude::*;
@@ -17,7 +18,6 @@ use crate::args::{Audience, Global, Mode};
 use crate::output;
 
 pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
-    output::not_over(args.out.as_ref(), args.filter.iter().chain(args.users.files()))?;
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
     let people = people::read(&model, &args.users, &args.log)?;
@@ -35,9 +35,9 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
     }
     let found = search.top(task)?;
     if let Some(path) = &args.out {
-        let mut table = Table::create(path, args)?;
+        let mut table = Table::create(path, args, global)?;
         table.write(&search, task, &found)?;
-        return table.finish();
+        return output::finish_table(table.0, path, global);
     }
     if global.json {
         let rows: Vec<_> = found
@@ -162,7 +162,7 @@ impl Search<'_> {
             )
         })?;
         let tasks = self.model.scored();
-        let mut table = Table::create(path, self.args)?;
+        let mut table = Table::create(path, self.args, global)?;
         output::listen_for_ctrl_c("stopping; nothing will be written");
         let bar = output::bar("scoring", Some(tasks.len() as u64));
         let mut rows = 0;
@@ -177,13 +177,18 @@ impl Search<'_> {
             bar.inc(group.len() as u64);
         }
         bar.finish_and_clear();
-        table.finish()?;
+        table.0.finish()?;
         let left_out = self.model.items.len() - tasks.len();
         if left_out > 0 {
             tracing::warn!("left out {} without an embedding", output::many(left_out, "item"));
         }
+        if is_dash(path) {
+            return Ok(());
+        }
         match global.json {
-            true => output::print_json(&json!({"out": path, "items": tasks.len(), "rows": rows})),
+            true => output::print_json(
+                &json!({"out": path.to_string_lossy(), "items": tasks.len(), "rows": rows}),
+            ),
             false => output::print(&format!(
                 "{} users of {} items: {}",
                 output::count(rows),
@@ -198,7 +203,7 @@ impl Search<'_> {
 struct Table(TableWriter);
 
 impl Table {
-    fn create(path: &Path, args: &Audience) -> Result<Self> {
+    fn create(path: &Path, args: &Audience, global: &Global) -> Result<Self> {
         let columns = [
             (args.log.item_col.as_str(), Kind::Id),
             (args.log.user_col.as_str(), Kind::Id),
@@ -208,7 +213,7 @@ impl Table {
             ("times_seen", Kind::U32),
             ("last_seen", Kind::Time),
         ];
-        Ok(Self(TableWriter::create(path, None, &columns)?))
+        Ok(Self(output::table_file(path, &columns, global)?))
     }
 
     fn write(&mut self, search: &Search<'_>, task: TaskId, found: &[Found]) -> Result<()> {
@@ -229,9 +234,5 @@ impl Table {
             Values::U32(&times),
             Values::Time(&last),
         ])?)
-    }
-
-    fn finish(self) -> Result<()> {
-        Ok(self.0.finish()?)
     }
 }

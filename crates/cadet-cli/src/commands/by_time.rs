@@ -12,7 +12,7 @@ use cadet_data::time::{self, iso};
 use cadet_data::{Cut, Log, ReadOptions, read_exposures};
 use serde_json::json;
 
-use super::eval::{given, text, write_items};
+use super::eval::{given, of_data, text, write_items};
 use super::train::Watcher;
 use super::{columns, verdict};
 use crate::args::{Eval, Global};
@@ -89,7 +89,8 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     let all = Users::of(&fitted);
     let scorer = Scorer::new(&all)?;
     let scores = |task: cadet::TaskId, users: &[u32]| scorer.familiarity(task, users);
-    let found = evaluate(&scores, &held, &fitted.trained, settings.base, Limits::default(), settings.seed)?;
+    let found = evaluate(&scores, &held, &fitted.trained, settings.base, Limits::default(), settings.seed)
+        .map_err(|e| of_data(e.into(), args))?;
     let verdict = Judgement::of(fitted.has_signal(), Some(&found), &[], None);
     if let Some(path) = &args.out {
         write_items(path, &args.log.item_col, &fitted.items, &found.items)?;

@@ -1,10 +1,10 @@
 //! `cadet demo`: the main job on a generated world whose truth is known.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use cadet::IdRef;
 use cadet::metrics::{Agreement, Summary, agreement};
 use cadet::model::Model;
 use cadet::pipeline;
@@ -14,13 +14,13 @@ use cadet::settings::{Init, Settings};
 use cadet::store;
 use cadet::synth::{World, WorldConfig};
 use cadet::users::Users;
-use cadet::{Error, IdRef};
 use cadet_data::{Kind, TableWriter, Values, cost};
 use serde::Serialize;
 use serde_json::json;
 
 use super::train::{Watcher, fill_costs};
 use crate::args::{Demo, Global};
+use crate::files::{self, Folder};
 use crate::{output, report};
 
 /// What a model of the demo starts from.
@@ -59,15 +59,18 @@ pub(crate) struct Against {
 pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     let clock = Instant::now();
     let (out, seed) = (&args.out, global.seed.unwrap_or(1));
-    fs::create_dir_all(out).map_err(|e| Error::io(out, e))?;
-    store::check_writable(&out.join("model"))?;
+    let (users, items, exposures) = (args.users, args.items, args.exposures);
+    let world = WorldConfig { users, items, exposures, ..WorldConfig::default() };
+    world.check()?;
+    files::check_folder(out, report::DEMO, &["exposures.csv", "users.csv", "model", "report.html"])?;
+    let _folder = Folder::create(out)?;
+    let claim = store::Claim::take(&out.join("model"))?;
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
 
     let mut results = Vec::new();
     let mut kept = None;
-    'worlds: for s in seed..seed.saturating_add(args.worlds.max(1)) {
-        let (users, items, exposures) = (args.users, args.items, args.exposures);
-        let world = WorldConfig { users, items, exposures, seed: s, ..WorldConfig::default() }.make()?;
+    'worlds: for s in seed..seed.saturating_add(args.worlds) {
+        let world = WorldConfig { seed: s, ..world.clone() }.make()?;
         for door in Door::ALL {
             let init = if door == Door::RandomStart { Init::Random } else { Init::Learned };
             let settings = Settings { seed: s, init, ..Settings::default() };
@@ -94,11 +97,14 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
         }
     }
     let Some((model, world)) = kept else { return Ok(()) };
-    write_log(&world, &model, out)?;
-    store::save(&model, &out.join("model"))?;
+    // The report goes first: by it the folder is known, should the rest be cut short.
     report::write(&out.join("report.html"), &report::of_demo(&model, &world, &results)?)?;
+    write_log(&world, &model, out)?;
+    claim.save(&model)?;
     if global.json {
-        return output::print_json(&json!({"out": out, "results": results, "manifest": model.manifest}));
+        return output::print_json(
+            &json!({"out": out.to_string_lossy(), "results": results, "manifest": model.manifest}),
+        );
     }
     output::print(&text(&model, &world, &results, out, clock)?)
 }

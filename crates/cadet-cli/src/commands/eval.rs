@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     output::warn_skipped(&log.skipped);
     let held = hold_out(&model, &log, args)?;
     let measured = measured(&model, &held);
-    let found = held.evaluate(&model, &log, &measured, seed)?;
+    let found = held.evaluate(&model, &log, &measured, seed).map_err(|e| of_data(e, args))?;
     let labels = match &args.labels {
         Some(path) => label_aucs(&model, &log, &held, &measured, path, &args.log.user_col)?,
         None => Vec::new(),
@@ -60,6 +60,15 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
         return output::print_json(&json!({"verdict": verdict, "evaluation": found, "labels": labels}));
     }
     output::print(&format!("{}\n{}", verdict::verdict(&verdict), text(&found, &labels)))
+}
+
+/// Says which data there was nothing to measure in.
+pub(super) fn of_data(error: anyhow::Error, args: &Eval) -> anyhow::Error {
+    match error.downcast::<Error>() {
+        Ok(Error::Config { field: "evaluation", why }) => Error::data(&args.data[0], At::File, why).into(),
+        Ok(other) => other.into(),
+        Err(other) => other,
+    }
 }
 
 /// Users that the model was not trained on, and what they were exposed to.

@@ -26,7 +26,6 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
         (rate, None, None) => Rule::FalseDiscovery(rate.unwrap_or(RATE)),
     };
     rule.check()?;
-    output::not_over(args.out.as_ref(), args.users.files())?;
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
     let users = people::read(&model, &args.users, &args.log)?;
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
         Some(name) => vec![find_scored(&model, name)?],
         None => model.scored(),
     };
-    let mut writer = args.out.as_deref().map(|path| table(path, &args.log)).transpose()?;
+    let mut writer = args.out.as_deref().map(|path| table(path, &args.log, global)).transpose()?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     let bar = output::bar("flagging", Some(tasks.len() as u64));
     let places = job.people.all();
@@ -68,7 +67,7 @@ pub(crate) fn run(args: &Fresh, global: &Global) -> Result<()> {
     let Some(item) = shown else { bail!("the model has no trained item") };
     match (global.json, args.all || written) {
         (true, true) => output::print_json(&json!({
-            "out": args.out, "rule": rule, "items": totals.items, "tested": totals.tested,
+            "out": args.out.as_ref().map(|out| out.to_string_lossy()), "rule": rule, "items": totals.items, "tested": totals.tested,
             "flagged": totals.flagged, "items_with_pooled_p_values": totals.pooled,
         })),
         (true, false) => output::print_json(&item.json(&job, rule)),
@@ -141,7 +140,7 @@ fn flag(
     })
 }
 
-fn table(path: &std::path::Path, log: &LogFlags) -> Result<TableWriter> {
+fn table(path: &std::path::Path, log: &LogFlags, global: &Global) -> Result<TableWriter> {
     let columns = [
         (log.item_col.as_str(), Kind::Id),
         (log.user_col.as_str(), Kind::Id),
@@ -152,7 +151,7 @@ fn table(path: &std::path::Path, log: &LogFlags) -> Result<TableWriter> {
         ("times_seen", Kind::U32),
         ("last_seen", Kind::Time),
     ];
-    Ok(TableWriter::create(path, None, &columns)?)
+    output::table_file(path, &columns, global)
 }
 
 impl Flagged {

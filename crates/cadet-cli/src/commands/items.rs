@@ -13,7 +13,8 @@ use crate::args::{Global, ItemsAdd};
 use crate::output::{self, count, many};
 
 pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
-    store::check_writable(&args.out)?;
+    // Claimed before the model is read: what another process adds meanwhile would be lost.
+    let claim = store::Claim::take(&args.out)?;
     let mut model = store::load(&args.model)?;
     let (users, features) = everybody(args, &model)?;
     let mut log = read(args, &mut model, users)?;
@@ -61,10 +62,10 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             );
         }
     }
-    store::save(&model, &args.out)?;
+    claim.save(&model)?;
     if global.json {
         return output::print_json(&json!({
-            "out": args.out,
+            "out": args.out.to_string_lossy(),
             "new_items": added.new_items,
             "new_users": added.new_users,
             "embedded": added.embedded.len(),

@@ -25,7 +25,6 @@ const FIRST: usize = 10;
 pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     let config = config(args, global.seed);
     config.check()?;
-    output::not_over(Some(&args.out), [&args.lists].into_iter().chain(args.users.files()))?;
     let options = ListOptions {
         user: args.log.user_col.clone(),
         item: args.log.item_col.clone(),
@@ -47,7 +46,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     let scorer = Scorer::new(&people)?;
     let reranker = Reranker::new(&scorer, config.clone())?;
     let job = Job::new(&model, &people, &lists);
-    let mut table = Table::create(args, &lists)?;
+    let mut table = Table::create(args, &lists, global)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
 
     let bar = output::bar("reranking", Some(lists.len() as u64));
@@ -89,7 +88,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
             counts.iter().map(|(name, n)| ((*name).to_owned(), json!(n))).collect()
         };
         return output::print_json(&json!({
-            "out": args.out, "lists": lists.len(), "rows": rows,
+            "out": args.out.to_string_lossy(), "lists": lists.len(), "rows": rows,
             "status": counts(&statuses), "placed": counts(&placed), "settings": config,
             "first_places": {"places": FIRST, "by_relevance": before, "reranked": after},
         }));
@@ -240,7 +239,7 @@ struct Table {
 }
 
 impl Table {
-    fn create(args: &Rerank, lists: &Lists) -> Result<Self> {
+    fn create(args: &Rerank, lists: &Lists, global: &Global) -> Result<Self> {
         let named = lists.names.is_some();
         let list = args.list_col.as_deref().unwrap_or("list_id");
         let mut columns = vec![(args.log.user_col.as_str(), Kind::Id)];
@@ -257,7 +256,7 @@ impl Table {
             ("status", Kind::Str),
         ]);
         Ok(Self {
-            writer: TableWriter::create(&args.out, None, &columns)?,
+            writer: output::table_file(&args.out, &columns, global)?,
             named,
             statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE, NO_SIGNAL]
                 .map(|s| (s, 0)),

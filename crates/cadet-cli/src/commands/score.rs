@@ -39,7 +39,6 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     if args.top == Some(0) {
         return Err(Usage("--top: must be at least 1".into()).into());
     }
-    output::not_over(Some(&args.out), args.pairs.iter().chain(args.users.files()))?;
     // A wrong file is told before the model is loaded.
     let open = |path| PairReader::open(path, &columns(&args.log, &EventFlags::default()), args.log.skip_bad);
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;
@@ -48,7 +47,7 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     let scorer = Scorer::new(&users)?;
     let job =
         Job { model: &model, users: &users, scorer: &scorer, shares: model.shares(), scored: scored(&model) };
-    let mut table = Table::create(args)?;
+    let mut table = Table::create(args, global)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     match pairs {
         Some(mut pairs) => {
@@ -70,7 +69,9 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
         // With the table itself on stdout there is no room for anything else.
         return match args.out.as_os_str() == "-" {
             true => Ok(()),
-            false => output::print_json(&json!({"out": args.out, "rows": total, "status": statuses})),
+            false => output::print_json(
+                &json!({"out": args.out.to_string_lossy(), "rows": total, "status": statuses}),
+            ),
         };
     }
     if !model.has_signal() {
@@ -281,7 +282,7 @@ struct Table {
 }
 
 impl Table {
-    fn create(args: &Score) -> Result<Self> {
+    fn create(args: &Score, global: &Global) -> Result<Self> {
         let columns = [
             (args.log.user_col.as_str(), Kind::Id),
             (args.log.item_col.as_str(), Kind::Id),
@@ -293,7 +294,7 @@ impl Table {
             ("last_seen", Kind::Time),
             ("status", Kind::Str),
         ];
-        let writer = TableWriter::create(&args.out, None, &columns)?;
+        let writer = output::table_file(&args.out, &columns, global)?;
         let statuses = [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE, NO_SIGNAL];
         Ok(Self { writer, counts: statuses.map(|s| (s, 0)) })
     }

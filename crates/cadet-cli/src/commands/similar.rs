@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cadet::{IdRef, explain, store};
-use cadet_data::{Kind, TableWriter, Values};
+use cadet_data::{Kind, Values};
 use serde_json::json;
 
 use super::{find_scored, id_json, refuse_without_signal};
@@ -20,9 +20,9 @@ pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
         near.iter().map(|(t, _)| model.exposures.audience(*t).instances.len() as u32).collect();
     if let Some(path) = &args.out {
         let columns = [("item_id", Kind::Id), ("cosine", Kind::F32), ("users", Kind::U32)];
-        let mut writer = TableWriter::create(path, None, &columns)?;
+        let mut writer = output::table_file(path, &columns, global)?;
         writer.write(&[Values::Id(&names), Values::F32(&cosines), Values::U32(&sizes)])?;
-        return Ok(writer.finish()?);
+        return output::finish_table(writer, path, global);
     }
     let rows = names.iter().zip(cosines.iter().zip(&sizes));
     if global.json {

@@ -1,20 +1,23 @@
 //! `cadet simulate`: policies in a closed loop with users who get tired, and with some who don't.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use cadet::IdRef;
 use cadet::metrics::Summary;
 use cadet::simulate::{Policy, Round, SimulationConfig, Temper};
-use cadet::{Error, IdRef};
 use cadet_data::{Kind, TableWriter, Values};
 use cadet_plot::{Axis, Best, Cell, Column, Figure, Lines, Page, Section, Series, Table, Tile};
 use rayon::prelude::*;
 use serde_json::json;
 
 use crate::args::{Global, Simulate};
+use crate::files::{self, Folder};
 use crate::{output, report};
+
+/// What the report is called; a folder with such a report may be written again.
+const TITLE: &str = "cadet simulate";
 
 /// One policy in one world, under one seed.
 struct Played {
@@ -97,10 +100,8 @@ pub(crate) fn run(args: &Simulate, global: &Global) -> Result<()> {
         ..SimulationConfig::default()
     };
     base.check()?;
-    if args.seeds == 0 {
-        return Err(Error::config("seeds", "must be at least 1").into());
-    }
-    fs::create_dir_all(&args.out).map_err(|e| Error::io(&args.out, e))?;
+    files::check_folder(&args.out, TITLE, &["report.html", "rounds.csv"])?;
+    let _folder = Folder::create(&args.out)?;
     report::check_writable(&args.out.join("report.html"))?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     let worlds = Temper::worlds();
@@ -124,8 +125,9 @@ pub(crate) fn run(args: &Simulate, global: &Global) -> Result<()> {
         })
         .collect::<Result<_>>()?;
     bar.finish_and_clear();
-    write_rounds(&played, &worlds, &args.out.join("rounds.csv"))?;
+    // The report goes first: by it the folder is known, should the rest be cut short.
     report::write(&args.out.join("report.html"), &page(&played, &worlds, &base, args, first))?;
+    write_rounds(&played, &worlds, &args.out.join("rounds.csv"))?;
     if global.json {
         let results: Vec<_> = cells(&worlds)
             .map(|(world, policy)| {
@@ -137,7 +139,7 @@ pub(crate) fn run(args: &Simulate, global: &Global) -> Result<()> {
             })
             .collect();
         return output::print_json(
-            &json!({"out": args.out, "settings": base, "seeds": args.seeds, "results": results}),
+            &json!({"out": args.out.to_string_lossy(), "settings": base, "seeds": args.seeds, "results": results}),
         );
     }
     output::print(&text(&played, &worlds, &base, args, clock))
@@ -283,7 +285,7 @@ fn page(played: &[Played], worlds: &[Temper], base: &SimulationConfig, args: &Si
     let sections = worlds.iter().enumerate().map(section).chain([rule]).collect();
     Page {
         verdict: None,
-        title: "cadet simulate".into(),
+        title: TITLE.into(),
         subtitle: format!(
             "Policies in a closed loop: {} users, {} items, {} rounds, {}; bands are ± 1 sd over seeds",
             output::count(base.users),

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use cadet::Error;
 use cadet::estimator::Estimator;
 use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
-use cadet::store::{self, Checkpoint};
+use cadet::settings::Settings;
+use cadet::store::{Checkpoint, Claim, load_manifest};
 use cadet::trainer::{End, Progress, Signal, Watch};
 use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_users};
 use indicatif::ProgressBar;
@@ -19,16 +21,17 @@ use crate::{output, report, settings};
 pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let clock = Instant::now();
     let settings = settings::resolve(&args.settings, global.seed)?;
-    store::check_writable(&args.out)?;
+    let mut claim = Claim::take(&args.out)?;
+    let previous = keep_previous(&mut claim, args)?;
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let read = read_log(args, settings.half_life)?;
     let log = with_features(read, args)?;
     let mut watch = Watcher::new(Some(&args.out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
-    let mut model = pipeline::fit(log, &settings, &mut watch)?;
+    let mut model = pipeline::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
     fill_costs(&mut model, clock, 0.0);
-    store::save(&model, &args.out)?;
+    claim.save(&model)?;
     if model.manifest.history.end != End::Interrupted {
         watch.forget()?;
     }
@@ -41,10 +44,33 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         if let Some(spread) = &spread {
             shown["repeats"] = serde_json::to_value(spread)?;
         }
+        if let Some(previous) = &previous {
+            shown["previous"] = previous.to_string_lossy().into();
+        }
         return output::print_json(&shown);
     }
-    let text = summary(&model, &args.out, &watch);
+    let text = summary(&model, &args.out, previous.as_deref(), &watch);
     output::print(&(text + &spread.map(|s| s.text()).unwrap_or_default()))
+}
+
+/// Says which setting to change where a training diverged.
+fn blame(error: Error, settings: &Settings) -> anyhow::Error {
+    match (&error, settings.suspect()) {
+        (Error::Diverged { .. }, Some((field, value))) => {
+            let option = field.replace('_', "-");
+            anyhow::Error::new(error).context(format!("--{option} {value:e} is too large here"))
+        }
+        _ => error.into(),
+    }
+}
+
+/// A model that is replaced stays under another name, but for what this very run left when it was interrupted.
+fn keep_previous(claim: &mut Claim, args: &Train) -> Result<Option<PathBuf>> {
+    let interrupted = || load_manifest(&args.out).is_ok_and(|m| m.history.end == End::Interrupted);
+    if args.resume && interrupted() {
+        return Ok(None);
+    }
+    Ok(claim.keep_previous()?.map(Path::to_owned))
 }
 
 /// Says in the manifest what it took since `clock` and `cpu_before`.
@@ -187,7 +213,10 @@ impl Watch for Watcher {
         }
         match &self.checkpoint {
             Some(checkpoint) if self.saved.elapsed() >= CHECKPOINT_EVERY => {
-                checkpoint.save(self.stage.name(), model, progress)?;
+                // A training that could end well is worth more than one that could go on.
+                if let Err(error) = checkpoint.save(self.stage.name(), model, progress) {
+                    tracing::warn!("no checkpoint was written: {error}");
+                }
                 self.saved = Instant::now();
                 Ok(())
             }
@@ -231,7 +260,7 @@ impl Observe for Watcher {
     }
 }
 
-fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
+fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) -> String {
     let m = &model.manifest;
     let mut text = m.verdict.as_ref().map(verdict::verdict).unwrap_or_default();
     text += &format!(
@@ -268,6 +297,9 @@ fn summary(model: &Model, out: &Path, watch: &Watcher) -> String {
         m.kernel
     );
     text += &format!("\nModel: {}\n", out.display());
+    if let Some(previous) = previous {
+        text += &format!("The model that was there before: {}\n", previous.display());
+    }
     if m.history.end == End::Interrupted {
         let folder =
             watch.checkpoint.as_ref().filter(|c| c.exists()).map(|c| c.folder().display().to_string());

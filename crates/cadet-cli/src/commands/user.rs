@@ -4,7 +4,7 @@ use anyhow::Result;
 use cadet::scorer::{Scorer, Verdict};
 use cadet::{IdRef, TaskId, store};
 use cadet_data::time::iso;
-use cadet_data::{Kind, TableWriter, Values};
+use cadet_data::{Kind, Values};
 use serde_json::json;
 
 use super::{id_json, people, refuse_without_signal};
@@ -20,7 +20,6 @@ struct Row {
 }
 
 pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
-    output::not_over(args.out.as_ref(), args.users.files())?;
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
     let people = people::read(&model, &args.users, &args.log)?;
@@ -52,7 +51,7 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
         let ends: Vec<&str> = rows.iter().map(|r| r.end).collect();
         let of = |f: fn(&Verdict) -> f32| rows.iter().map(|r| f(&r.verdict)).collect::<Vec<f32>>();
         let (times, last): (Vec<u32>, Vec<u32>) = rows.iter().map(|r| r.seen).unzip();
-        let mut writer = TableWriter::create(path, None, &columns)?;
+        let mut writer = output::table_file(path, &columns, global)?;
         writer.write(&[
             Values::Id(&names),
             Values::Str(&ends),
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
             Values::U32(&times),
             Values::Time(&last),
         ])?;
-        return Ok(writer.finish()?);
+        return output::finish_table(writer, path, global);
     }
     if global.json {
         let list = |end: &str| -> Vec<_> {

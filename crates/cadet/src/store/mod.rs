@@ -12,11 +12,14 @@
 
 mod axes;
 mod checkpoint;
+mod files;
+mod folder;
+mod lock;
 mod tensors;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use safetensors::Dtype;
 use sha2::{Digest, Sha256};
@@ -37,6 +40,8 @@ use crate::tasks::TaskEmbeddings;
 use crate::trainer::History;
 use crate::{Error, Result};
 pub use checkpoint::Checkpoint;
+use files::Files;
+pub use folder::{Claim, is_model, model_around};
 use tensors::{Opened, Pack, write_file};
 
 #[cfg(target_endian = "big")]
@@ -52,114 +57,7 @@ const FILES: [&str; 5] = [MANIFEST, WEIGHTS, USERS, ITEMS, EXPOSURES];
 
 /// Writes a model folder, beside its place first, then moved there.
 pub fn save(model: &Model, folder: &Path) -> Result<()> {
-    let folder = &target(folder)?;
-    check_place(folder)?;
-    clear_leftovers(folder);
-    let partial = own_name(folder, "partial");
-    let written = write_all(model, &partial).and_then(|()| swap_in(&partial, folder));
-    if written.is_err() {
-        // The first error is the one to report; what is left of the attempt goes either way.
-        let _ = fs::remove_dir_all(&partial);
-    }
-    written
-}
-
-/// Checks, before any work is done, that a model could be written there.
-pub fn check_writable(folder: &Path) -> Result<()> {
-    let folder = &target(folder)?;
-    check_place(folder)?;
-    let probe = own_name(folder, "probe");
-    fs::create_dir_all(&probe).map_err(|e| Error::io(folder, e))?;
-    fs::remove_dir(&probe).map_err(|e| Error::io(folder, e))
-}
-
-/// The folder that a link stands for, so that the link stays one.
-fn target(folder: &Path) -> Result<PathBuf> {
-    // Without the slash at the end that a shell may have put there.
-    let plain: PathBuf = folder.components().collect();
-    match plain.is_symlink() {
-        true => fs::canonicalize(&plain).map_err(|e| Error::io(folder, e)),
-        false => Ok(plain),
-    }
-}
-
-/// Only a model folder with nothing else in it, or an empty folder, is ever replaced.
-fn check_place(folder: &Path) -> Result<()> {
-    if folder.file_name().is_none() {
-        return Err(Error::store(folder, "a model needs a folder of its own: name one"));
-    }
-    let place = std::path::absolute(folder).map_err(|e| Error::io(folder, e))?;
-    if let Some(around) = place.ancestors().skip(1).find(|around| is_model(around)) {
-        let what = format!("lies inside the model {}: choose another --out", around.display());
-        return Err(Error::store(folder, what));
-    }
-    let refuse =
-        |what: &str| Err(Error::store(folder, format!("is there already and {what}: choose another --out")));
-    if !folder.exists() {
-        return Ok(());
-    }
-    let Ok(entries) = fs::read_dir(folder) else { return refuse("is not a model folder") };
-    let names: Vec<_> = entries.flatten().map(|e| e.file_name()).collect();
-    if names.is_empty() {
-        return Ok(());
-    }
-    if !is_model(folder) {
-        return refuse("is not a model folder");
-    }
-    match names.iter().find(|n| *n != SUMS && !FILES.iter().any(|f| *n == f)) {
-        Some(stranger) => refuse(&format!("holds {stranger:?} beside a model")),
-        None => Ok(()),
-    }
-}
-
-/// Whether a folder has the manifest of a model.
-fn is_model(folder: &Path) -> bool {
-    let manifest = fs::read(folder.join(MANIFEST)).ok();
-    let manifest = manifest.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-    manifest.is_some_and(|m| m["format"] == FORMAT)
-}
-
-/// `MODEL` → `.MODEL.cadet-…`: a name in the same folder, and so on the same disk, that only cadet uses.
-fn own_name(folder: &Path, what: &str) -> PathBuf {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    folder.with_file_name(format!(".{name}.cadet-{what}-{}", std::process::id()))
-}
-
-/// Removes what a killed run left under [`own_name`]s.
-fn clear_leftovers(folder: &Path) {
-    let own = own_name(folder, "");
-    let Some(prefix) = own.file_name().and_then(|n| n.to_str()).and_then(|n| n.split("-").next()) else {
-        return;
-    };
-    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|n| {
-            n.strip_prefix(prefix)
-                .is_some_and(|rest| rest.starts_with("-partial-") || rest.starts_with("-probe-"))
-        });
-        if is_ours {
-            // A leftover that cannot be removed is in nobody's way.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-fn swap_in(partial: &Path, folder: &Path) -> Result<()> {
-    let old = own_name(folder, "old");
-    let rename = |from: &Path, to: &Path| fs::rename(from, to).map_err(|e| Error::io(to, e));
-    if !folder.exists() {
-        return rename(partial, folder);
-    }
-    rename(folder, &old)?;
-    if let Err(error) = rename(partial, folder) {
-        rename(&old, folder)?;
-        return Err(error);
-    }
-    if let Err(error) = fs::remove_dir_all(&old) {
-        tracing::warn!("the model that was replaced is still there: {}: {error}", old.display());
-    }
-    Ok(())
+    Claim::take(folder)?.save(model)
 }
 
 fn write_all(model: &Model, folder: &Path) -> Result<()> {
@@ -250,13 +148,13 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
 
 /// Reads the manifest alone, after checking that it is one.
 pub fn load_manifest(folder: &Path) -> Result<Manifest> {
-    parse_manifest(&open_checked(folder, MANIFEST, &read_sums(folder)?)?)
+    parse_manifest(&Files::open(folder)?.take(MANIFEST)?)
 }
 
 /// Reads a model folder, and refuses it unless every byte is as it was written and everything fits together.
 pub fn load(folder: &Path) -> Result<Model> {
-    let sums = read_sums(folder)?;
-    let open = |name: &str| open_checked(folder, name, &sums);
+    let mut files = Files::open(folder)?;
+    let mut open = |name: &'static str| files.take(name);
     let file = open(MANIFEST)?;
     let manifest = parse_manifest(&file)?;
     file.wrap(manifest.settings.check())?;
@@ -296,7 +194,7 @@ pub fn load(folder: &Path) -> Result<Model> {
 
     let file = open(WEIGHTS)?;
     let settings = &manifest.settings;
-    let parameters = file.with_prefix("ratio.")?;
+    let parameters = file.finite("ratio.")?;
     let shape = parameters.iter().find(|t| t.name == "tasks").map(|t| t.shape.clone());
     let Some(&[tasks, embedding]) = shape.as_deref() else {
         return Err(file.error("has no tensor \"ratio.tasks\""));
@@ -374,7 +272,7 @@ pub fn load(folder: &Path) -> Result<Model> {
             items.len()
         )));
     }
-    Ok(Model {
+    let model = Model {
         manifest,
         users,
         items,
@@ -393,7 +291,28 @@ pub fn load(folder: &Path) -> Result<Model> {
         calibrator,
         states,
         events,
-    })
+    };
+    check_counts(folder, &model)?;
+    Ok(model)
+}
+
+/// Whether the manifest speaks of this very data.
+fn check_counts(folder: &Path, model: &Model) -> Result<()> {
+    let data = &model.manifest.data;
+    let counts = [
+        ("users", data.users as u64, model.users.len() as u64),
+        ("items", data.items as u64, model.items.len() as u64),
+        ("exposures", data.exposures as u64, model.exposures.len() as u64),
+        ("events", data.events, model.exposures.event_count()),
+        ("features", data.features as u64, model.features.width() as u64),
+    ];
+    match counts.iter().find(|(_, said, found)| said != found) {
+        Some((what, said, found)) => {
+            let what = format!("speaks of {said} {what}, and there are {found}");
+            Err(Error::store(folder.join(MANIFEST), what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// What is kept of the items that came after training.
@@ -430,7 +349,11 @@ fn check_layers(file: &Opened, parameters: &[Tensor], inputs: usize, hidden: &[u
         }
         inputs = *width;
     }
-    Ok(())
+    let beyond = format!("layer{}.weight", hidden.len() + 1);
+    match parameters.iter().any(|t| t.name == beyond) {
+        true => Err(file.error(format!("has a {beyond}, which the manifest does not speak of"))),
+        false => Ok(()),
+    }
 }
 
 fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -> Result<PreEmbedding> {
@@ -438,7 +361,7 @@ fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -
     if seeds.iter().any(|s| *s as usize >= items) {
         return Err(file.error("a seed task is not among the items"));
     }
-    let parameters = file.with_prefix("heads.")?;
+    let parameters = file.finite("heads.")?;
     check_layers(file, &parameters, features, &manifest.settings.hidden)?;
     let width = manifest.settings.hidden.last().map_or(0, |last| last + 1);
     if parameters.iter().find(|t| t.name == "tasks").is_none_or(|t| t.shape != [seeds.len(), width]) {
@@ -485,38 +408,4 @@ fn check_history(file: &Opened, history: &History) -> Result<()> {
         true => Ok(()),
         false => Err(file.error("its best epoch is not among its epochs")),
     }
-}
-
-fn read_sums(folder: &Path) -> Result<HashMap<String, String>> {
-    if !folder.is_dir() {
-        let what = match folder.exists() {
-            true => "is not a folder: a model is a folder, as `cadet train --out` writes it",
-            false => "there is no such model folder: `cadet train` makes one",
-        };
-        return Err(Error::store(folder, what));
-    }
-    let path = folder.join(SUMS);
-    let text = fs::read_to_string(&path).map_err(|e| {
-        Error::store(&path, format!("cannot be read ({e}): not a complete cadet model folder"))
-    })?;
-    let mut sums = HashMap::new();
-    for line in text.lines() {
-        let (sum, name) = line.split_once("  ").ok_or_else(|| Error::store(&path, "is damaged"))?;
-        sums.insert(name.to_owned(), sum.to_owned());
-    }
-    Ok(sums)
-}
-
-fn open_checked(folder: &Path, name: &str, sums: &HashMap<String, String>) -> Result<Opened> {
-    let path = folder.join(name);
-    let expected =
-        sums.get(name).ok_or_else(|| Error::store(folder.join(SUMS), format!("does not list {name}")))?;
-    let bytes = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-    if hex(&Sha256::digest(&bytes)) != *expected {
-        return Err(Error::store(
-            &path,
-            "is damaged: its SHA-256 is not the one in SHA256SUMS; train again or restore it",
-        ));
-    }
-    Ok(Opened { path, bytes })
 }

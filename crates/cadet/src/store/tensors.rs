@@ -115,6 +115,9 @@ impl Opened {
         if view.dtype() != dtype {
             return Err(self.error(format!("{name:?} holds {:?}, expected {dtype:?}", view.dtype())));
         }
+        if dtype == Dtype::F32 {
+            self.check_finite(name, &bytemuck::allocation::pod_collect_to_vec::<u8, f32>(view.data()))?;
+        }
         Ok((view.shape().to_vec(), bytemuck::allocation::pod_collect_to_vec(view.data())))
     }
 
@@ -139,10 +142,21 @@ impl Opened {
         if !(values.is_empty() || values.len() == length) {
             return Err(self.error(format!("{name} has {} numbers, expected {length}", values.len())));
         }
+        Ok(values)
+    }
+
+    fn check_finite(&self, name: &str, values: &[f32]) -> Result<()> {
         match values.iter().all(|v| v.is_finite()) {
-            true => Ok(values),
+            true => Ok(()),
             false => Err(self.error(format!("{name} has a value that is not a finite number"))),
         }
+    }
+
+    /// The tensors of a net, none of which holds anything but numbers.
+    pub(super) fn finite(&self, prefix: &str) -> Result<Vec<Tensor>> {
+        let tensors = self.with_prefix(prefix)?;
+        tensors.iter().try_for_each(|t| self.check_finite(&format!("{prefix}{}", t.name), &t.values))?;
+        Ok(tensors)
     }
 
     pub(super) fn with_prefix(&self, prefix: &str) -> Result<Vec<Tensor>> {

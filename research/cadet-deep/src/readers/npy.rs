@@ -7,8 +7,7 @@ use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use cadet::{At, Error, Instances, Result};
-use cadet_data::write::temp_beside;
-use cadet_data::{UserOptions, read_users};
+use cadet_data::{Draft, UserOptions, read_users};
 use half::f16;
 
 use super::MOST_BYTES;
@@ -38,10 +37,9 @@ pub fn write_npy(path: &Path, matrix: &Instances) -> Result<()> {
     header.push('\n');
     let mut bytes = [MAGIC, &[1, 0], &(length as u16).to_le_bytes(), header.as_bytes()].concat();
     matrix.values().iter().for_each(|v| bytes.extend(v.to_le_bytes()));
-    let mut file = temp_beside(path)?;
+    let (draft, mut file) = Draft::begin(path)?;
     file.write_all(&bytes).map_err(|e| Error::io(path, e))?;
-    file.persist(path).map_err(|e| Error::io(path, e.error))?;
-    Ok(())
+    draft.finish(&file)
 }
 
 fn read_npy(path: &Path) -> Result<Instances> {
