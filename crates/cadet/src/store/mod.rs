@@ -304,7 +304,7 @@ fn check_counts(folder: &Path, model: &Model) -> Result<()> {
         ("items", data.items as u64, model.items.len() as u64),
         ("exposures", data.exposures as u64, model.exposures.len() as u64),
         ("events", data.events, model.exposures.event_count()),
-        ("features", data.features as u64, model.features.width() as u64),
+        ("features", data.features as u64, model.standard.mean.len() as u64),
     ];
     match counts.iter().find(|(_, said, found)| said != found) {
         Some((what, said, found)) => {
