@@ -26,6 +26,7 @@ bench: ## speed beside PyTorch, ONNX Runtime and Polars
 
 experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example worlds -- research/results/worlds
+	$(CARGO) run --release -p cadet --example scarce -- research/results/scarce
 	$(CARGO) run --release -p cadet --example trust -- research/results/trust
 	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
 	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate

@@ -109,14 +109,14 @@ fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().collect();
     let out = args.get(1).ok_or("name the folder to write to")?;
     let number = |i: usize, or: u64| args.get(i).map_or(Ok(or), |a| a.parse::<u64>());
-    let (first, seeds) = (number(2, 101)?, number(3, 5)?);
+    let (first, seeds) = (number(2, 201)?, number(3, 5)?);
     let chosen = |i: usize, name: &str| {
         args.get(i).is_none_or(|list| list == "all" || list.split(';').any(|n| n == name))
     };
     let mut raw = String::from("world,variant,seed,correlation,pooled,rmse,late,seconds,verdict\n");
     let mut summary = format!(
         "# Features given, truth known\n\n\
-         Made by `cargo run --release -p cadet --example scarce -- FOLDER`, seeds {first} to {}, mean ± sd over them; every run:\n\
+         Made by `cargo run --release -p cadet --example scarce -- research/results/scarce`, seeds {first} to {}, mean ± sd over them; every run:\n\
          [raw.csv](raw.csv). Correlation and RMSE with the true log ratio on 1,500 users who are in no log, correlation as the\n\
          mean over items; *late*: 40 items that were placed after training. 12 features, 240 or 300 items.\n\n\
          | world | settings | correlation | pooled | RMSE | late items | seconds |\n|---|---|---|---|---|---|---|\n",

@@ -41,6 +41,8 @@ pub struct Contrastive {
     pub(crate) table_moments: Floats,
     /// What the net does not have to learn.
     offsets: Option<Arc<Offsets>>,
+    /// How much of it the net wants: learned, with both moments.
+    gain: [f32; 3],
     work: Work,
 }
 
@@ -108,6 +110,7 @@ impl Contrastive {
             net_moments: [vec![0.0; net.theta().len()], vec![0.0; net.theta().len()]],
             table_moments: Floats::zeros(2 * table.len()),
             offsets: None,
+            gain: [1.0, 0.0, 0.0],
             work: Work { met: vec![Met::default(); tasks], ..Work::default() },
             steps: 0,
             net,
@@ -127,6 +130,11 @@ impl Contrastive {
     /// Trains the net on top of a closed form from now on, or on its own.
     pub(crate) fn set_offsets(&mut self, offsets: Option<Arc<Offsets>>) {
         self.offsets = offsets;
+    }
+
+    /// How much of the closed form the net wants.
+    pub(crate) fn gain(&self) -> f32 {
+        self.gain[0]
     }
 
     /// The instructions that the kernels use.
@@ -216,7 +224,7 @@ impl Contrastive {
             form.fill(x, &batch.tasks, &batch.positives, &mut offsets[0]);
             form.fill(x, &batch.tasks, &batch.negatives, &mut offsets[1]);
         }
-        let offsets = &*offsets;
+        let (offsets, gain) = (&*offsets, self.gain[0]);
         while scratches.len() < chunks {
             scratches.push(self.net.scratch());
         }
@@ -232,10 +240,12 @@ impl Contrastive {
                     positives: &batch.positives[range.clone()],
                     negatives: &batch.negatives[range.clone()],
                     offsets: [0, 1].map(|side| offsets[side].get(range.clone()).unwrap_or(&[])),
+                    gain,
                 };
                 let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
                 let scale = 1.0 / count as f32;
                 scratch.gradient.fill(0.0);
+                scratch.gain_gradient = 0.0;
                 *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
             };
         let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
@@ -245,9 +255,12 @@ impl Contrastive {
         self.steps += 1;
         let adam = |rate| Adam::at(self.adam, rate, self.steps);
         let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
-        let Self { net, net_moments, table, table_moments, coasting, idle, .. } = self;
+        let Self { net, net_moments, table, table_moments, coasting, idle, gain, .. } = self;
         let Work { chunks: scratches, task_gradient, met, distinct, .. } = &mut self.work;
         let mut update_net = || {
+            let of_gain: f32 = scratches[..chunks].iter().map(|s| s.gain_gradient).sum();
+            let [gain, m, v] = gain.each_mut().map(std::slice::from_mut);
+            for_net.update(kernel, gain, &[of_gain], m, v);
             let (total, others) = scratches[..chunks].split_at_mut(1);
             let total = &mut total[0].gradient;
             others.iter().for_each(|other| add_to(kernel, total, &other.gradient));
@@ -325,7 +338,7 @@ impl Estimator for Contrastive {
                     self.net.responses(self.kernel, halves, &half, row, scratch, &mut out[range.clone()]);
                     if let Some(form) = &self.offsets {
                         for (out, instance) in out[range.clone()].iter_mut().zip(&instances[range]) {
-                            *out += form.of(x, run[0], *instance);
+                            *out += self.gain[0] * form.of(x, run[0], *instance);
                         }
                     }
                 }
@@ -340,6 +353,9 @@ impl Estimator for Contrastive {
             .map(|m| Tensor::matrix(m.name.clone(), m.shape[0], m.shape[1], self.net.read(m)))
             .collect();
         tensors.push(Tensor::matrix("tasks", self.task_count(), self.task_width(), self.task_values()));
+        if self.offsets.is_some() {
+            tensors.push(Tensor::matrix("gain", 1, 1, vec![self.gain[0]]));
+        }
         tensors
     }
 
@@ -352,6 +368,9 @@ impl Estimator for Contrastive {
         self.net.update(|_| {});
         let values = take(&mut tensors, "tasks", &[self.task_count(), self.task_width()])?;
         self.set_task_values(&values);
+        if self.offsets.is_some() {
+            self.gain[0] = take(&mut tensors, "gain", &[1, 1])?[0];
+        }
         Ok(())
     }
 
@@ -361,6 +380,7 @@ impl Estimator for Contrastive {
             Tensor::matrix("net.m", 1, m.len(), m.clone()),
             Tensor::matrix("net.v", 1, v.len(), v.clone()),
             Tensor::matrix("tasks.mv", 1, self.table_moments.len(), self.table_moments.to_vec()),
+            Tensor::matrix("gain.mv", 1, 2, self.gain[1..].to_vec()),
         ];
         (self.steps, tensors)
     }
@@ -371,6 +391,7 @@ impl Estimator for Contrastive {
             [take(&mut tensors, "net.m", &[1, theta])?, take(&mut tensors, "net.v", &[1, theta])?];
         let moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
         self.table_moments.copy_from_slice(&moments);
+        self.gain[1..].copy_from_slice(&take(&mut tensors, "gain.mv", &[1, 2])?);
         self.steps = steps;
         self.work.met.fill(Met::default());
         self.coasting.clear();

@@ -169,7 +169,17 @@ impl Ratio {
         let tasks = first.net.task_count();
         let mut model = Contrastive::new(wide.clone(), tasks, &vec![0.0; tasks * wide.embedding], 0)?;
         model.set_parameters(parameters)?;
-        Ok(Ratio { net: model, products: first.products.clone() })
+        let mut products = first.products.clone();
+        let share = 1.0 / count as f32;
+        products.rows.iter_mut().for_each(|v| *v *= share);
+        for member in &members[1..] {
+            products
+                .rows
+                .iter_mut()
+                .zip(member.products.rows.iter())
+                .for_each(|(v, other)| *v += share * other);
+        }
+        Ok(Ratio { net: model, products })
     }
 
     /// Whether every response is 0, whatever the instance and the task.

@@ -37,6 +37,8 @@ const MOST_PAIRS: f64 = 200.0;
 const CERTAIN: f64 = 3.0;
 /// Items that axes are learned from.
 const MOST_ITEMS: usize = 20_000;
+/// Items that have to be there: axes are what many of them share, and a net learns a few well enough on its own.
+const LEAST_ITEMS: usize = 8;
 /// Widest description that axes are looked for in: the work grows with its cube.
 const MOST_WIDTH: usize = 160;
 
@@ -66,7 +68,7 @@ impl Axes {
         seed: u64,
     ) -> Result<Option<Self>> {
         let sample = Sample::of(train, seed);
-        if most == 0 || sample.tasks.is_empty() || x.width() > MOST_WIDTH {
+        if most == 0 || sample.tasks.len() < LEAST_ITEMS || x.width() > MOST_WIDTH {
             return Ok(None);
         }
         let kinds = if with_kinds { Some(kinds_of_users(x, train, seed)?) } else { None };

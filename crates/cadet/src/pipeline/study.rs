@@ -77,7 +77,9 @@ pub(super) struct Nets {
     pub(super) signal: bool,
     /// The closed form that the net was trained on top of.
     pub(super) offsets: Option<Arc<Offsets>>,
-    /// How far validation users say that it may go.
+    /// How much of it the net wants.
+    pub(super) gain: f32,
+    /// How far items stand out by it in the end.
     pub(super) scale: f32,
 }
 
@@ -210,7 +212,9 @@ impl Study {
             let history = self.train(ratio.model_mut(), stage, &config, settings, watch)?;
             if let (Some(axes), Some(offsets)) = (&self.standard.axes, &offsets) {
                 ratio.model_mut().set_offsets(None);
-                ratio.products = Products::new(axes.len(), offsets.places());
+                let gain = ratio.model_mut().gain();
+                let places: Vec<f32> = offsets.places().iter().map(|v| gain * v).collect();
+                ratio.products = Products::new(axes.len(), &places);
             }
             Ok::<_, Error>((ratio, history))
         };
@@ -228,6 +232,7 @@ impl Study {
                 history.end = End::Interrupted;
             }
         }
+        let gain = members.iter().map(|m| m.net.gain()).sum::<f32>() / members.len() as f32;
         let ratio = if members.len() == 1 { members.remove(0) } else { Ratio::mean_of(&members)? };
         Ok(Nets {
             ratio,
@@ -236,7 +241,8 @@ impl Study {
             seed_history,
             signal: true,
             offsets,
-            scale,
+            gain,
+            scale: scale * gain,
         })
     }
 
@@ -318,9 +324,11 @@ impl Study {
     /// Brings the net to the sureness that validation users allow, and says how far that was.
     pub(super) fn temper(&self, nets: &mut Nets, settings: &Settings) -> Result<Option<Slope>> {
         let Some(pairs) = self.validation_pairs(settings)?.filter(|_| self.signal) else { return Ok(None) };
-        let none = vec![0.0; self.x.len()];
-        let sums = nets.offsets.as_ref().map_or(&none[..], |o| o.log_sums());
-        let slope = self.slope(&pairs, &normalised(&nets.ratio, &self.x, sums)?);
+        let sums: Vec<f32> = match &nets.offsets {
+            Some(offsets) => offsets.log_sums().iter().map(|s| nets.gain * s).collect(),
+            None => vec![0.0; self.x.len()],
+        };
+        let slope = self.slope(&pairs, &normalised(&nets.ratio, &self.x, &sums)?);
         if let Some(found) = &slope {
             nets.ratio.scale_output(found.slope as f32, found.offset as f32)?;
             nets.scale *= found.slope as f32;
@@ -503,7 +511,16 @@ impl Nets {
         let projection = Projection { mean: vec![0.0; heads.width()], axes };
         let pre = (settings.init == Init::Learned).then_some(PreEmbedding { heads, seeds, projection });
         let history = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
-        Ok(Self { ratio, pre, history, seed_history: None, signal: false, offsets: None, scale: 1.0 })
+        Ok(Self {
+            ratio,
+            pre,
+            history,
+            seed_history: None,
+            signal: false,
+            offsets: None,
+            gain: 1.0,
+            scale: 1.0,
+        })
     }
 
     /// With what was tried before it was given up: nothing of it is kept.
