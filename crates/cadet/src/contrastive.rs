@@ -9,28 +9,24 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::Result;
 use crate::crew;
 use crate::estimator::{Estimator, Idle, Rates, Tensor, take};
 use crate::instances::Instances;
-use crate::kernels::{
-    Adam, AdamConfig, Coasting, Floats, Kernel, Late, Mlp, Output, Pairs, Rows, Scratch, Shape, add_to,
-    catch_up,
-};
+use crate::kernels::{Adam, AdamConfig, Coasting, Floats, Late, Pairs, Rows, Scratch, add_to, catch_up};
+use crate::net::Net;
 use crate::offsets::Offsets;
-use crate::rng::{self, Purpose, Rng};
+use crate::rng::{self, Purpose};
 use crate::sampler::Batch;
-use crate::{Error, Result};
 
 /// Pairs per chunk: large enough to keep a core busy, small enough to share a batch among many.
 const CHUNK: usize = 128;
 
-/// A net, a row for each task, and the state of their optimiser.
+/// A net in training: the net, and the state of its optimiser.
 #[derive(Debug, Clone)]
 pub struct Contrastive {
-    kernel: Kernel,
     seed: u64,
-    pub(crate) net: Mlp,
-    pub(crate) table: Floats,
+    pub(crate) net: Net,
     adam: AdamConfig,
     idle: Idle,
     /// What rows have to catch up with.
@@ -73,58 +69,27 @@ struct Met {
 }
 
 impl Contrastive {
-    /// A net with random weights and one row for each task (without padding), ready to be trained.
-    ///
-    /// Weights and biases start uniform in ±1/√inputs.
-    pub fn new(shape: Shape, tasks: usize, rows: &[f32], seed: u64) -> Result<Self> {
-        if shape.hidden.is_empty() || shape.hidden.contains(&0) {
-            return Err(Error::config(
-                "hidden",
-                "a net needs at least one hidden layer, and no layer may be empty",
-            ));
-        }
-        if shape.dropout.len() != shape.hidden.len() {
-            let (expected, found) = (shape.hidden.len(), shape.dropout.len());
-            return Err(Error::Shape { what: "dropout (one share per hidden layer)", expected, found });
-        }
-        if let Some(share) = shape.dropout.iter().find(|d| !(0.0..1.0).contains(*d)) {
-            return Err(Error::config("dropout", format!("a share must be in [0, 1), found {share}")));
-        }
-        let mut rng = Rng::at(seed, Purpose::Init, [0, 0]);
-        let mut net = Mlp::zeros(shape);
-        let mut inputs = 1;
-        for matrix in net.matrices() {
-            if matrix.shape[0] > 1 || matrix.name.ends_with("weight") {
-                inputs = matrix.shape[0];
-            }
-            let limit = 1.0 / (inputs as f32).sqrt();
-            let values: Vec<f32> =
-                (0..matrix.shape[0] * matrix.shape[1]).map(|_| rng.around_zero(limit)).collect();
-            net.write(&matrix, &values);
-        }
-        net.update(|_| {});
-        let table = Floats::zeros(tasks * net.shape().task_stride());
-        let mut model = Self {
-            kernel: Kernel::chosen()?,
+    /// Ready to train a net; `seed` is for dropout.
+    pub fn new(net: Net, seed: u64) -> Self {
+        Self {
             seed,
-            net_moments: [vec![0.0; net.theta().len()], vec![0.0; net.theta().len()]],
-            table_moments: Floats::zeros(2 * table.len()),
+            net_moments: [vec![0.0; net.mlp.theta().len()], vec![0.0; net.mlp.theta().len()]],
+            table_moments: Floats::zeros(2 * net.table.len()),
             offsets: None,
             gain: [1.0, 0.0, 0.0],
-            work: Work { met: vec![Met::default(); tasks], ..Work::default() },
+            work: Work { met: vec![Met::default(); net.task_count()], ..Work::default() },
             steps: 0,
             net,
-            table,
             adam: AdamConfig::default(),
             idle: Idle::Rest,
             coasting: Coasting::new(AdamConfig::default()),
-        };
-        let expected = tasks * model.task_width();
-        if rows.len() != expected {
-            return Err(Error::Shape { what: "task rows", expected, found: rows.len() });
         }
-        model.set_task_values(rows);
-        Ok(model)
+    }
+
+    /// The net, as it is now.
+    pub fn into_net(mut self) -> Net {
+        self.settle();
+        self.net
     }
 
     /// Trains the net on top of a closed form from now on, or on its own.
@@ -135,56 +100,6 @@ impl Contrastive {
     /// How much of the closed form the net wants.
     pub(crate) fn gain(&self) -> f32 {
         self.gain[0]
-    }
-
-    /// The instructions that the kernels use.
-    pub fn kernel(&self) -> Kernel {
-        self.kernel
-    }
-
-    /// One row of the table of tasks.
-    pub fn row(&self, task: u32) -> &[f32] {
-        let stride = self.net.shape().task_stride();
-        &self.table[task as usize * stride..][..stride]
-    }
-
-    /// Numbers per task without padding: an embedding, or an output's weights and its bias.
-    pub fn task_width(&self) -> usize {
-        let shape = self.net.shape();
-        match shape.output {
-            Output::Shared => shape.embedding,
-            Output::PerTask => shape.hidden[shape.hidden.len() - 1] + 1,
-        }
-    }
-
-    /// Where in a padded row the numbers of [`Contrastive::task_width`] lie.
-    fn places(&self) -> impl Iterator<Item = usize> + Clone + use<> {
-        let width = self.task_width();
-        let bias = match self.net.shape().output {
-            Output::Shared => width - 1,
-            Output::PerTask => self.net.trunk_width(),
-        };
-        (0..width - 1).chain([bias])
-    }
-
-    /// All tasks' rows without padding.
-    pub fn task_values(&self) -> Vec<f32> {
-        let (places, stride) = (self.places(), self.net.shape().task_stride());
-        self.table.chunks_exact(stride).flat_map(|row| places.clone().map(|i| row[i])).collect()
-    }
-
-    /// Puts back what [`Contrastive::task_values`] gave.
-    pub fn set_task_values(&mut self, values: &[f32]) {
-        let (places, stride) = (self.places(), self.net.shape().task_stride());
-        let width = self.task_width();
-        for (row, values) in self.table.chunks_exact_mut(stride).zip(values.chunks_exact(width)) {
-            places.clone().zip(values).for_each(|(i, value)| row[i] = *value);
-        }
-    }
-
-    /// How many tasks there are.
-    pub fn task_count(&self) -> usize {
-        self.table.len() / self.net.shape().task_stride()
     }
 
     /// Finds the distinct tasks of a batch and brings their rows up to date.
@@ -205,8 +120,8 @@ impl Contrastive {
     }
 
     fn catch_up(&mut self) {
-        let (stride, late) = (self.net.shape().task_stride(), &mut self.work.late);
-        catch_up(self.kernel, &mut self.table, &mut self.table_moments, stride, late);
+        let (stride, late) = (self.net.mlp.shape().task_stride(), &mut self.work.late);
+        catch_up(self.net.kernel(), &mut self.net.table, &mut self.table_moments, stride, late);
         late.clear();
     }
 
@@ -217,7 +132,7 @@ impl Contrastive {
             return 0.0;
         }
         self.meet(batch);
-        let stride = self.net.shape().task_stride();
+        let stride = self.net.mlp.shape().task_stride();
         let chunks = count.div_ceil(CHUNK);
         let Work { chunks: scratches, task_gradient, losses, offsets, .. } = &mut self.work;
         if let Some(form) = &self.offsets {
@@ -226,11 +141,11 @@ impl Contrastive {
         }
         let (offsets, gain) = (&*offsets, self.gain[0]);
         while scratches.len() < chunks {
-            scratches.push(self.net.scratch());
+            scratches.push(self.net.mlp.training_scratch());
         }
         task_gradient.resize(count * stride);
         losses.resize(chunks, 0.0);
-        let (net, table, kernel) = (&self.net, &self.table, self.kernel);
+        let (net, table, kernel) = (&self.net.mlp, &self.net.table, self.net.kernel());
         let (seed, step) = (self.seed, self.steps);
         let work =
             |(c, ((scratch, task_gradient), loss)): (usize, ((&mut Scratch, &mut [f32]), &mut f64))| {
@@ -255,7 +170,9 @@ impl Contrastive {
         self.steps += 1;
         let adam = |rate| Adam::at(self.adam, rate, self.steps);
         let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
-        let Self { net, net_moments, table, table_moments, coasting, idle, gain, .. } = self;
+        let Self {
+            net: Net { mlp: net, table, .. }, net_moments, table_moments, coasting, idle, gain, ..
+        } = self;
         let Work { chunks: scratches, task_gradient, met, distinct, .. } = &mut self.work;
         let mut update_net = || {
             let of_gain: f32 = scratches[..chunks].iter().map(|s| s.gain_gradient).sum();
@@ -320,9 +237,10 @@ impl Estimator for Contrastive {
         const BLOCK: usize = 1024;
         assert_eq!((tasks.len(), instances.len()), (out.len(), out.len()));
         debug_assert_eq!(self.coasting.steps(), 0, "to be settled first");
+        let (net, kernel) = (&self.net.mlp, self.net.kernel());
         let blocks = out.par_chunks_mut(BLOCK).zip(tasks.par_chunks(BLOCK)).zip(instances.par_chunks(BLOCK));
         blocks.for_each_init(
-            || (self.net.scratch(), Vec::new(), Vec::new()),
+            || (net.scratch(), Vec::new(), Vec::new()),
             |(scratch, rows, halves), ((out, tasks), instances)| {
                 let mut start = 0;
                 for run in tasks.chunk_by(|a, b| a == b) {
@@ -332,10 +250,10 @@ impl Estimator for Contrastive {
                     for instance in &instances[range.clone()] {
                         rows.extend_from_slice(x.row(*instance));
                     }
-                    self.net.instance_halves(self.kernel, rows, halves);
-                    let row = self.row(run[0]);
-                    let half = self.net.task_half(self.kernel, row);
-                    self.net.responses(self.kernel, halves, &half, row, scratch, &mut out[range.clone()]);
+                    net.instance_halves(kernel, rows, halves);
+                    let row = self.net.row(run[0]);
+                    let half = net.task_half(kernel, row);
+                    net.responses(kernel, halves, &half, row, scratch, &mut out[range.clone()]);
                     if let Some(form) = &self.offsets {
                         for (out, instance) in out[range.clone()].iter_mut().zip(&instances[range]) {
                             *out += self.gain[0] * form.of(x, run[0], *instance);
@@ -347,12 +265,7 @@ impl Estimator for Contrastive {
     }
 
     fn parameters(&self) -> Vec<Tensor> {
-        let matrices = self.net.matrices();
-        let mut tensors: Vec<Tensor> = matrices
-            .iter()
-            .map(|m| Tensor::matrix(m.name.clone(), m.shape[0], m.shape[1], self.net.read(m)))
-            .collect();
-        tensors.push(Tensor::matrix("tasks", self.task_count(), self.task_width(), self.task_values()));
+        let mut tensors = self.net.parameters();
         if self.offsets.is_some() {
             tensors.push(Tensor::matrix("gain", 1, 1, vec![self.gain[0]]));
         }
@@ -361,13 +274,7 @@ impl Estimator for Contrastive {
 
     fn set_parameters(&mut self, mut tensors: Vec<Tensor>) -> Result<()> {
         self.settle();
-        for matrix in self.net.matrices() {
-            let values = take(&mut tensors, &matrix.name, &matrix.shape)?;
-            self.net.write(&matrix, &values);
-        }
-        self.net.update(|_| {});
-        let values = take(&mut tensors, "tasks", &[self.task_count(), self.task_width()])?;
-        self.set_task_values(&values);
+        self.net.set_parameters(&mut tensors)?;
         if self.offsets.is_some() {
             self.gain[0] = take(&mut tensors, "gain", &[1, 1])?[0];
         }
@@ -386,7 +293,7 @@ impl Estimator for Contrastive {
     }
 
     fn set_optimiser(&mut self, steps: u64, mut tensors: Vec<Tensor>) -> Result<()> {
-        let theta = self.net.theta().len();
+        let theta = self.net.mlp.theta().len();
         self.net_moments =
             [take(&mut tensors, "net.m", &[1, theta])?, take(&mut tensors, "net.v", &[1, theta])?];
         let moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
@@ -402,6 +309,8 @@ impl Estimator for Contrastive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::{Kernel, Output, Shape};
+    use crate::rng::Rng;
 
     const TASKS: usize = 40;
 
@@ -422,10 +331,10 @@ mod tests {
         let stride = shape.task_stride();
         let mut rng = Rng::at(1, Purpose::World, [0, 0]);
         let rows: Vec<f32> = (0..TASKS * 5).map(|_| rng.normal()).collect();
-        let mut model = Contrastive::new(shape, TASKS, &rows, 2).unwrap();
+        let mut model = Contrastive::new(Net::random(shape, TASKS, &rows, 2).unwrap(), 2);
         model.set_idle(idle);
         let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
-        let mut dense = model.table.to_vec();
+        let mut dense = model.net.table.to_vec();
         let [mut m, mut v] = [vec![0.0; dense.len()], vec![0.0; dense.len()]];
         for step in 0..400u64 {
             // Small numbers often, large ones hardly ever: gaps of all lengths.
@@ -449,7 +358,7 @@ mod tests {
             }
         }
         model.settle();
-        [model.table.to_vec(), dense]
+        [model.net.table.to_vec(), dense]
     }
 
     #[test]
@@ -467,7 +376,7 @@ mod tests {
             let shape = small(0.2);
             let mut rng = Rng::at(3, Purpose::World, [0, 0]);
             let rows: Vec<f32> = (0..TASKS * 5).map(|_| rng.normal()).collect();
-            let mut model = Contrastive::new(shape, TASKS, &rows, 2).unwrap();
+            let mut model = Contrastive::new(Net::random(shape, TASKS, &rows, 2).unwrap(), 2);
             model.set_idle(Idle::Coast);
             let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
             // Five chunks, the last one short.
@@ -482,7 +391,7 @@ mod tests {
                 })
                 .collect();
             model.settle();
-            (losses, model.net.theta().to_vec(), model.task_values())
+            (losses, model.net.mlp.theta().to_vec(), model.net.task_values())
         };
         let one = trained(1);
         for threads in [2, 3, 7] {

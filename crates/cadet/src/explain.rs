@@ -15,7 +15,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::estimator::Estimator;
 use crate::exposures::TaskId;
 use crate::instances::Instances;
 use crate::linalg::map_eigenvalues;
@@ -265,7 +264,7 @@ impl Net {
             let tensor = tensor.ok_or_else(|| Error::config("tensor", format!("{name} is missing")))?;
             Ok(tensor.values.iter().map(|v| f64::from(*v)).collect())
         };
-        let count = ratio.net.net.shape().hidden.len();
+        let count = ratio.net.mlp.shape().hidden.len();
         let layers = (1..=count)
             .map(|l| Ok((get(&format!("layer{l}.weight"))?, get(&format!("layer{l}.bias"))?)))
             .collect::<Result<_>>()?;

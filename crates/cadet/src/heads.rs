@@ -7,21 +7,30 @@
 use rayon::prelude::*;
 
 use crate::contrastive::Contrastive;
+use crate::estimator::Tensor;
 use crate::exposures::{Exposures, TaskId};
 use crate::instances::Instances;
 use crate::kernels::{Output, Shape};
+use crate::net::Net;
 use crate::ratio::RatioConfig;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
 /// The pre-embedding model.
 #[derive(Debug, Clone)]
-pub struct Heads(pub(crate) Contrastive);
+pub struct Heads(pub(crate) Net);
 
 impl Heads {
-    /// The trainable model inside, for [`crate::trainer::train`].
-    pub fn model_mut(&mut self) -> &mut Contrastive {
-        &mut self.0
+    /// The heads after some training; `seed` is for dropout.
+    pub fn trained<R>(self, seed: u64, train: impl FnOnce(&mut Contrastive) -> R) -> (Self, R) {
+        let mut model = Contrastive::new(self.0, seed);
+        let outcome = train(&mut model);
+        (Self(model.into_net()), outcome)
+    }
+
+    /// What was learned.
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.0.parameters()
     }
 
     /// The net of `config` with one head per seed task, random.
@@ -29,18 +38,17 @@ impl Heads {
         if seeds == 0 {
             return Err(Error::config("seed_tasks", "the pre-embedding model needs at least one seed task"));
         }
-        let shape = Shape {
-            features,
-            embedding: 0,
-            hidden: config.hidden.clone(),
-            dropout: config.dropout.clone(),
-            output: Output::PerTask,
-        };
+        let shape = shape(config, features);
         let width = config.hidden.last().copied().unwrap_or(0);
         let limit = 1.0 / (width.max(1) as f32).sqrt();
         let mut rng = Rng::at(seed, Purpose::Init, [1, 0]);
         let rows: Vec<f32> = (0..seeds * (width + 1)).map(|_| rng.around_zero(limit)).collect();
-        Ok(Heads(Contrastive::new(shape, seeds, &rows, seed)?))
+        Ok(Heads(Net::random(shape, seeds, &rows, seed)?))
+    }
+
+    /// Heads of these sizes to put parameters into.
+    pub(crate) fn zeros(config: &RatioConfig, features: usize, seeds: usize) -> Result<Self> {
+        Ok(Heads(Net::zeros(shape(config, features), seeds)?))
     }
 
     /// How many heads there are, `M0`.
@@ -61,7 +69,7 @@ impl Heads {
     /// `h(x)` for every instance: what the heads are linear in.
     pub fn trunk(&self, x: &Instances) -> Vec<f32> {
         const BLOCK: usize = 1024;
-        let net = &self.0.net;
+        let net = &self.0.mlp;
         let (features, padded, width) = (x.width(), net.trunk_width(), self.width());
         let mut out = vec![0.0; x.len() * width];
         let blocks = x.values().par_chunks(BLOCK * features).zip(out.par_chunks_mut(BLOCK * width));
@@ -89,6 +97,11 @@ impl Heads {
     pub fn heads(&self) -> Vec<f32> {
         self.0.task_values()
     }
+}
+
+fn shape(config: &RatioConfig, features: usize) -> Shape {
+    let (hidden, dropout) = (config.hidden.clone(), config.dropout.clone());
+    Shape { features, embedding: 0, hidden, dropout, output: Output::PerTask }
 }
 
 /// A pre-embedding model, whatever net is in it: heads that are linear in a trunk `h(x)`.

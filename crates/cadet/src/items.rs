@@ -407,14 +407,11 @@ pub fn fine_tune(
     let all = model.ratio.embeddings()?;
     let width = all.width();
     let rows: Vec<f32> = tasks.iter().flat_map(|t| all.row(t.0)).copied().collect();
-    let mut own = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?, Products::default())?;
+    let own = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows)?, Products::default())?;
     let axes = model.ratio.products.axes();
     let places: Vec<f32> =
         tasks.iter().flat_map(|t| &model.ratio.products.row(t.0)[..axes]).copied().collect();
-    if axes > 0 {
-        let offsets = Offsets::plain(axes, places, model.log_sums.clone());
-        own.model_mut().set_offsets(Some(Arc::new(offsets)));
-    }
+    let offsets = (axes > 0).then(|| Arc::new(Offsets::plain(axes, places, model.log_sums.clone())));
     let config = TrainConfig {
         epochs,
         batch: settings.batch(train.len()).min(FINE_BATCH),
@@ -430,7 +427,11 @@ pub fn fine_tune(
     let held_out = Sampler::new(&valid, tasks.clone(), settings.base).ok();
     let validation = held_out.map(|s| Validation::draw(&s, (20 * s.len()).min(50_000), settings.seed));
     let x = &model.features;
-    let history = trainer::train(own.model_mut(), &sampler, x, validation.as_ref(), &config, None, watch)?;
+    let (own, history) = own.trained(settings.seed, |tuned| {
+        tuned.set_offsets(offsets);
+        trainer::train(tuned, &sampler, x, validation.as_ref(), &config, None, watch)
+    });
+    let history = history?;
     let (own, mut rows) = (own.embeddings()?, all.values().to_vec());
     for (i, task) in tasks.iter().enumerate() {
         rows[task.0 as usize * width..][..width].copy_from_slice(own.row(i as u32));

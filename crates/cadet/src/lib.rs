@@ -51,6 +51,7 @@ mod linalg;
 pub mod log;
 pub mod metrics;
 pub mod model;
+mod net;
 pub mod normalise;
 mod offsets;
 pub mod pipeline;

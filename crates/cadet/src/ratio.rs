@@ -6,8 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::contrastive::Contrastive;
-use crate::estimator::{Estimator, Tensor};
+use crate::estimator::Tensor;
 use crate::kernels::{Floats, Output, Shape};
+use crate::net::Net;
 use crate::tasks::TaskEmbeddings;
 use crate::{Error, Result};
 
@@ -31,7 +32,7 @@ impl RatioConfig {
 /// The ratio estimator: the net `θ` and the embedding of every task.
 #[derive(Debug, Clone)]
 pub struct Ratio {
-    pub(crate) net: Contrastive,
+    pub(crate) net: Net,
     pub(crate) products: Products,
 }
 
@@ -89,25 +90,41 @@ impl Products {
 impl RatioConfig {
     /// A net with random weights over these embeddings.
     pub fn init(&self, features: usize, tasks: &TaskEmbeddings, seed: u64) -> Result<Ratio> {
+        let net = Net::random(self.shape(features, tasks.width())?, tasks.len(), tasks.values(), seed)?;
+        Ok(Ratio { net, products: Products::default() })
+    }
+
+    /// A net of these sizes to put parameters into.
+    pub(crate) fn zeros(&self, features: usize, embedding: usize, tasks: usize) -> Result<Ratio> {
+        let net = Net::zeros(self.shape(features, embedding)?, tasks)?;
+        Ok(Ratio { net, products: Products::default() })
+    }
+
+    fn shape(&self, features: usize, embedding: usize) -> Result<Shape> {
         if features == 0 {
             return Err(Error::config("features", "an instance needs at least one feature"));
         }
-        let shape = Shape {
-            features,
-            embedding: tasks.width(),
-            hidden: self.hidden.clone(),
-            dropout: self.dropout.clone(),
-            output: Output::Shared,
-        };
-        let net = Contrastive::new(shape, tasks.len(), tasks.values(), seed)?;
-        Ok(Ratio { net, products: Products::default() })
+        let (hidden, dropout) = (self.hidden.clone(), self.dropout.clone());
+        Ok(Shape { features, embedding, hidden, dropout, output: Output::Shared })
     }
 }
 
 impl Ratio {
-    /// The trainable model inside, for [`crate::trainer::train`].
-    pub fn model_mut(&mut self) -> &mut Contrastive {
-        &mut self.net
+    /// The net after some training; `seed` is for dropout.
+    pub fn trained<R>(self, seed: u64, train: impl FnOnce(&mut Contrastive) -> R) -> (Self, R) {
+        let mut model = Contrastive::new(self.net, seed);
+        let outcome = train(&mut model);
+        (Self { net: model.into_net(), ..self }, outcome)
+    }
+
+    /// What was learned.
+    pub fn parameters(&self) -> Vec<Tensor> {
+        self.net.parameters()
+    }
+
+    /// Puts back what [`Ratio::parameters`] gave.
+    pub fn set_parameters(&mut self, mut tensors: Vec<Tensor>) -> Result<()> {
+        self.net.set_parameters(&mut tensors)
     }
 
     /// Where tasks stand on the axes.
@@ -126,14 +143,14 @@ impl Ratio {
             }
         }
         self.products.rows.iter_mut().for_each(|v| *v *= slope);
-        self.net.set_parameters(parameters)
+        self.set_parameters(parameters)
     }
 
     /// One net whose response is the mean of these nets', which are of one shape: their layers stand side by side with
     /// nothing between them, and a task's embedding is theirs one after the other.
     pub fn mean_of(members: &[Ratio]) -> Result<Ratio> {
         let [first, ..] = members else { return Err(Error::config("ensemble", "needs at least one net")) };
-        let (shape, count) = (first.net.net.shape().clone(), members.len());
+        let (shape, count) = (first.net.mlp.shape().clone(), members.len());
         let all: Vec<Vec<Tensor>> = members.iter().map(|m| m.net.parameters()).collect();
         let merged = |i: usize| -> Tensor {
             let one = &all[0][i];
@@ -160,15 +177,15 @@ impl Ratio {
             }
             Tensor::matrix(name, height, width, values)
         };
-        let parameters = (0..all[0].len()).map(merged).collect();
+        let parameters: Vec<Tensor> = (0..all[0].len()).map(merged).collect();
         let wide = Shape {
             embedding: count * shape.embedding,
             hidden: shape.hidden.iter().map(|h| count * h).collect(),
             ..shape
         };
         let tasks = first.net.task_count();
-        let mut model = Contrastive::new(wide.clone(), tasks, &vec![0.0; tasks * wide.embedding], 0)?;
-        model.set_parameters(parameters)?;
+        let mut model = Net::zeros(wide, tasks)?;
+        model.set_parameters(&mut { parameters })?;
         let mut products = first.products.clone();
         let share = 1.0 / count as f32;
         products.rows.iter_mut().for_each(|v| *v *= share);
@@ -190,13 +207,13 @@ impl Ratio {
 
     /// The same net over other embeddings, with these products.
     pub fn with_tasks(&self, tasks: &TaskEmbeddings, products: Products) -> Result<Ratio> {
-        let mut shape = self.net.net.shape().clone();
+        let mut shape = self.net.mlp.shape().clone();
         shape.embedding = tasks.width();
-        let mut model = Contrastive::new(shape, tasks.len(), tasks.values(), 0)?;
+        let mut model = Net::zeros(shape, tasks.len())?;
         let mut parameters = self.net.parameters();
         parameters.retain(|tensor| tensor.name != "tasks");
         parameters.push(Tensor::matrix("tasks", tasks.len(), tasks.width(), tasks.values().to_vec()));
-        model.set_parameters(parameters)?;
+        model.set_parameters(&mut parameters)?;
         Ok(Ratio { net: model, products })
     }
 

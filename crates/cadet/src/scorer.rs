@@ -87,7 +87,7 @@ impl Ratio {
     /// What these instances bring to the first layer.
     pub fn halves(&self, x: &Instances) -> Result<Halves> {
         const BLOCK: usize = 1024;
-        let net = &self.net.net;
+        let net = &self.net.mlp;
         if x.width() != net.shape().features {
             return Err(Error::Shape {
                 what: "features per user",
@@ -108,7 +108,7 @@ impl Ratio {
 
     /// The same for a few rows of features, on this thread.
     pub(crate) fn halves_here(&self, rows: &[f32]) -> Halves {
-        let net = &self.net.net;
+        let net = &self.net.mlp;
         let mut halves = Vec::new();
         net.instance_halves(self.net.kernel(), rows, &mut halves);
         let axes = self.products.of_instances(net.shape().features, rows);
@@ -120,7 +120,7 @@ impl Ratio {
     /// # Panics
     /// If the task is not one of the model's, or `out` has another length than `halves`.
     pub fn familiarity(&self, task: TaskId, halves: &Halves, out: &mut [f32]) {
-        let mut scratch = self.net.net.scratch();
+        let mut scratch = self.net.mlp.scratch();
         self.familiarity_with(&mut scratch, task, halves, out);
     }
 
@@ -154,8 +154,8 @@ impl Ratio {
         out: &mut [f32],
     ) {
         let row = self.net.row(task.0);
-        let half = self.net.net.task_half(self.net.kernel(), row);
-        self.net.net.responses(self.net.kernel(), &halves.rows, &half, row, scratch, out);
+        let half = self.net.mlp.task_half(self.net.kernel(), row);
+        self.net.mlp.responses(self.net.kernel(), &halves.rows, &half, row, scratch, out);
         if self.products.axes() > 0 {
             add_products(self.net.kernel(), &halves.axes, self.products.row(task.0), out);
         }
@@ -177,7 +177,7 @@ impl Ratio {
         let mut out = vec![0.0; tasks.len() * halves.len()];
         let rows = out.par_chunks_mut(halves.len().max(1)).zip(tasks);
         rows.for_each_init(
-            || self.net.net.scratch(),
+            || self.net.mlp.scratch(),
             |scratch, (out, task)| self.familiarity_with(scratch, *task, halves, out),
         );
         out
@@ -185,7 +185,7 @@ impl Ratio {
 
     /// What every task brings to the first layer, its bias included.
     pub fn task_halves(&self) -> Halves {
-        let net = &self.net.net;
+        let net = &self.net.mlp;
         let width = net.first_width();
         let mut rows = vec![0.0; self.net.task_count() * width];
         rows.par_chunks_mut(width).enumerate().for_each(|(t, out)| {
@@ -198,7 +198,7 @@ impl Ratio {
 
     /// Memory for [`Ratio::familiarity_of`], to be used again and again.
     pub fn workspace(&self) -> Workspace {
-        Workspace { scratch: self.net.net.scratch(), rows: Vec::new(), axes: Vec::new() }
+        Workspace { scratch: self.net.mlp.scratch(), rows: Vec::new(), axes: Vec::new() }
     }
 
     /// The familiarity of one user with some tasks, down to the last bit what [`Ratio::familiarity`] says: the first
@@ -222,7 +222,7 @@ impl Ratio {
         let mut out = vec![0.0; wanted.len()];
         if let Some(first) = wanted.first() {
             let any = self.net.row(*first);
-            self.net.net.responses(self.net.kernel(), rows, users.row(user), any, scratch, &mut out);
+            self.net.mlp.responses(self.net.kernel(), rows, users.row(user), any, scratch, &mut out);
             add_products(self.net.kernel(), axes, users.axes(user), &mut out);
         }
         let log_sum = users.log_sum(user);

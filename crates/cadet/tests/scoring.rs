@@ -49,7 +49,7 @@ fn one_by_one_is_all_at_once() {
     // Three widths: below a vector, an odd one, and more than one vector; the net alone, and with the closed form.
     for (hidden, axes) in [(vec![3], 0), (vec![13, 7], 0), (vec![40, 33], 0), (vec![13, 7], 16)] {
         let settings = Settings { hidden, axes, epochs: 1, seed_epochs: 1, ..tiny_settings() };
-        let mut model = fit(log_of(&world), &settings).unwrap();
+        let model = fit(log_of(&world), &settings).unwrap();
         let users = model.features.len() as u32;
         let everybody = Users::of(&model);
         let scorer = Scorer::new(&everybody).unwrap();
@@ -78,7 +78,7 @@ fn one_by_one_is_all_at_once() {
         let (t, u): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
         let mut out = vec![0.0; pairs.len()];
         let features = model.features.clone();
-        model.ratio.model_mut().responses(&features, &t, &u, &mut out);
+        model.ratio.trained(1, |net| net.responses(&features, &t, &u, &mut out));
         for ((t, u), f) in pairs.iter().zip(&out) {
             let f = f - log_sums[*u as usize];
             assert_eq!(f.to_bits(), verdicts[*t as usize][*u as usize].familiarity.to_bits());
@@ -298,7 +298,7 @@ fn ramp(tasks: usize) -> Ratio {
         tensor("output.bias", [1, 1], &[0.0]),
         tensor("tasks", [tasks, 1], &vec![0.0; tasks]),
     ];
-    ratio.model_mut().set_parameters(parameters).unwrap();
+    ratio.set_parameters(parameters).unwrap();
     ratio
 }
 

@@ -95,8 +95,8 @@ fn the_ratio_net() {
     let tasks =
         TaskEmbeddings::new(EMBEDDING, (0..TASKS * EMBEDDING).map(|_| rng.normal()).collect()).unwrap();
     let config = RatioConfig { hidden: HIDDEN.to_vec(), dropout: vec![0.0; 3] };
-    let mut ratio = config.init(FEATURES, &tasks, 1).unwrap();
-    let net = net(&ratio.model_mut().parameters());
+    let ratio = config.init(FEATURES, &tasks, 1).unwrap();
+    let net = net(&ratio.parameters());
     let indices: Vec<i64> = batch.tasks.iter().map(|t| i64::from(*t)).collect();
     let device = Device::flex().autodiff();
     let e =
@@ -108,15 +108,15 @@ fn the_ratio_net() {
     };
     let loss = (softplus(f(&batch.positives).neg(), 1.0) + softplus(f(&batch.negatives), 1.0)).mean();
     let places: Vec<usize> = (0..EMBEDDING).collect();
-    compare(of_kernels(ratio.model_mut(), &x, &batch), net, loss, EMBEDDING, &places);
+    compare(ratio.trained(1, |model| of_kernels(model, &x, &batch)).1, net, loss, EMBEDDING, &places);
 }
 
 #[test]
 fn the_pre_embedding_model() {
     let (x, batch) = data();
     let config = RatioConfig { hidden: HIDDEN.to_vec(), dropout: vec![0.0; 3] };
-    let mut heads = Heads::init(&config, FEATURES, TASKS, 1).unwrap();
-    let net = net(&heads.model_mut().parameters());
+    let heads = Heads::init(&config, FEATURES, TASKS, 1).unwrap();
+    let net = net(&heads.parameters());
     let indices: Vec<i64> = batch.tasks.iter().map(|t| i64::from(*t)).collect();
     let device = Device::flex().autodiff();
     let head =
@@ -128,5 +128,5 @@ fn the_pre_embedding_model() {
     };
     let loss = (softplus(f(&batch.positives).neg(), 1.0) + softplus(f(&batch.negatives), 1.0)).mean();
     let places: Vec<usize> = (0..=HIDDEN[2]).collect();
-    compare(of_kernels(heads.model_mut(), &x, &batch), net, loss, HIDDEN[2] + 16, &places);
+    compare(heads.trained(1, |model| of_kernels(model, &x, &batch)).1, net, loss, HIDDEN[2] + 16, &places);
 }

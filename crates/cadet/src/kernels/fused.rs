@@ -50,12 +50,17 @@ pub struct Scratch {
 }
 
 impl Mlp {
-    /// Working memory for one thread.
+    /// Working memory for one thread that trains.
+    pub fn training_scratch(&self) -> Scratch {
+        Scratch { gradient: Floats::zeros(self.theta.len()), ..self.scratch() }
+    }
+
+    /// Working memory for one thread that asks.
     pub fn scratch(&self) -> Scratch {
         let widest = self.layers.iter().map(|l| l.width).max().unwrap_or(PAD);
         let first = self.layers[0].width;
         Scratch {
-            gradient: Floats::zeros(self.theta.len()),
+            gradient: Floats::default(),
             gain_gradient: 0.0,
             from_tasks: Floats::zeros(TILE_PAIRS * first),
             activations: self.layers.iter().map(|l| Floats::zeros(TILE_ROWS * l.width)).collect(),
@@ -83,6 +88,7 @@ impl Mlp {
         let stride = self.shape.task_stride();
         let count = pairs.tasks.len();
         assert_eq!(x.width(), self.shape.features);
+        assert_eq!(scratch.gradient.len(), self.theta.len());
         assert_eq!((pairs.positives.len(), pairs.negatives.len()), (count, count));
         assert!(pairs.offsets.iter().all(|list| list.is_empty() || list.len() == count));
         assert_eq!(task_gradient.len(), count * stride);

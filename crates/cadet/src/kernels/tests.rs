@@ -132,7 +132,7 @@ impl Case {
 
     fn pass(&self, kernel: Kernel) -> (f64, Scratch, Vec<f32>) {
         let stride = self.net.shape().task_stride();
-        let mut scratch = self.net.scratch();
+        let mut scratch = self.net.training_scratch();
         let mut per_pair = vec![f32::NAN; self.tasks.len() * stride];
         let pairs = Pairs {
             tasks: &self.tasks,

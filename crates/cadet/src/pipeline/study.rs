@@ -188,10 +188,12 @@ impl Study {
                 watch.stage(Stage::Seeds);
                 let (choice, count) = (settings.seed_choice, settings.seed_tasks);
                 let seeds = learned::choose_seeds(choice, count, train, &self.x, settings.seed)?;
-                let mut heads = Heads::init(&settings.net(), self.x.width(), seeds.len(), settings.seed)?;
+                let heads = Heads::init(&settings.net(), self.x.width(), seeds.len(), settings.seed)?;
                 let config = TrainConfig { epochs: settings.seed_epochs, task_rate: 1.0, ..training.clone() };
                 let stage = (Stage::Seeds, seeds.clone());
-                let history = self.train(heads.model_mut(), stage, &config, settings, watch)?;
+                let (heads, history) =
+                    heads.trained(settings.seed, |model| self.train(model, stage, &config, settings, watch));
+                let history = history?;
                 let learned = Learned { heads: &heads, x: &self.x };
                 let (rows, projection) = learned.embed(train, settings.embedding, settings.init_scale())?;
                 (rows, Some(PreEmbedding { heads, seeds, projection }), Some(history))
@@ -202,37 +204,40 @@ impl Study {
         let member = |number: u64, watch: &mut dyn Observe| {
             let seed = settings.seed.wrapping_add(number * MEMBER);
             let mut ratio = settings.net().init(self.x.width(), &start, seed)?;
-            if let Some(offsets) = &offsets {
+            if offsets.is_some() {
                 // At first the net adds nothing.
                 ratio.scale_output(0.0, 0.0)?;
-                ratio.model_mut().set_offsets(Some(offsets.clone()));
             }
             let (stage, config) =
                 ((Stage::Ratio, self.all_tasks()), TrainConfig { seed, ..training.clone() });
-            let history = self.train(ratio.model_mut(), stage, &config, settings, watch)?;
+            let (mut ratio, outcome) = ratio.trained(seed, |model| {
+                model.set_offsets(offsets.clone());
+                Ok::<_, Error>((self.train(model, stage, &config, settings, watch)?, model.gain()))
+            });
+            let (history, gain) = outcome?;
             if let (Some(axes), Some(offsets)) = (&self.standard.axes, &offsets) {
-                ratio.model_mut().set_offsets(None);
-                let gain = ratio.model_mut().gain();
                 let places: Vec<f32> = offsets.places().iter().map(|v| gain * v).collect();
                 ratio.products = Products::new(axes.len(), &places);
             }
-            Ok::<_, Error>((ratio, history))
+            Ok::<_, Error>((ratio, history, gain))
         };
-        let (first, mut history) = member(0, watch)?;
+        let (first, mut history, gain) = member(0, watch)?;
         let mut members = vec![first];
+        let mut gains = vec![gain];
         for number in 1..settings.ensemble as u64 {
             if history.end == End::Interrupted {
                 // What is missing says what the first net says.
                 members.push(members[0].clone());
                 continue;
             }
-            let (next, of_next) = member(number, &mut Aside(watch))?;
+            let (next, of_next, gain) = member(number, &mut Aside(watch))?;
+            gains.push(if of_next.end == End::Interrupted { gains[0] } else { gain });
             members.push(if of_next.end == End::Interrupted { members[0].clone() } else { next });
             if of_next.end == End::Interrupted {
                 history.end = End::Interrupted;
             }
         }
-        let gain = members.iter().map(|m| m.net.gain()).sum::<f32>() / members.len() as f32;
+        let gain = gains.iter().sum::<f32>() / gains.len() as f32;
         let ratio = if members.len() == 1 { members.remove(0) } else { Ratio::mean_of(&members)? };
         Ok(Nets {
             ratio,

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 
 use crate::calibrate::{self, Calibrator};
 use crate::digest::hex;
-use crate::estimator::{Estimator, Tensor};
+use crate::estimator::Tensor;
 use crate::exposures::{Exposures, TaskId};
 use crate::features::{Factors, Standard};
 use crate::heads::Heads;
@@ -36,7 +36,6 @@ use crate::instances::Instances;
 use crate::items;
 pub use crate::model::{FORMAT, VERSION};
 use crate::model::{ItemState, Manifest, Model, PreEmbedding};
-use crate::tasks::TaskEmbeddings;
 use crate::trainer::History;
 use crate::{Error, Result};
 pub use checkpoint::Checkpoint;
@@ -203,9 +202,8 @@ pub fn load(folder: &Path) -> Result<Model> {
         return Err(file.error(format!("embeddings {tasks} × {embedding}, but {} items", items.len())));
     }
     check_layers(&file, &parameters, width + embedding, &settings.kept_net().hidden)?;
-    let start = file.wrap(TaskEmbeddings::new(embedding, vec![0.0; tasks * embedding]))?;
-    let mut ratio = file.wrap(settings.kept_net().init(width, &start, 0))?;
-    file.wrap(ratio.net.set_parameters(parameters))?;
+    let mut ratio = file.wrap(settings.kept_net().zeros(width, embedding, tasks))?;
+    file.wrap(ratio.set_parameters(parameters))?;
     let mut standard = Standard {
         mean: file.list("standard.mean", Dtype::F32)?,
         scale: file.list("standard.scale", Dtype::F32)?,
@@ -367,8 +365,8 @@ fn load_pre(file: &Opened, manifest: &Manifest, features: usize, items: usize) -
     if parameters.iter().find(|t| t.name == "tasks").is_none_or(|t| t.shape != [seeds.len(), width]) {
         return Err(file.error(format!("has no heads for its {} seed tasks", seeds.len())));
     }
-    let mut heads = file.wrap(Heads::init(&manifest.settings.net(), features, seeds.len(), 0))?;
-    file.wrap(heads.0.set_parameters(parameters))?;
+    let mut heads = file.wrap(Heads::zeros(&manifest.settings.net(), features, seeds.len()))?;
+    file.wrap(heads.0.set_parameters(&mut { parameters }))?;
     let mean: Vec<f32> = file.list("projection.mean", Dtype::F32)?;
     let ([rows, columns], axes) = file.matrix("projection.axes")?;
     if mean.len() != heads.width() || columns != heads.width() || rows != manifest.settings.kept_embedding() {

@@ -258,14 +258,15 @@ pub(crate) fn start(
 fn heads(split: &Split, x: &Instances, settings: &Settings) -> Result<Heads> {
     let train = &split.parts.train;
     let seeds = choose_seeds(settings.seed_choice, settings.seed_tasks, train, x, settings.seed)?;
-    let mut heads = Heads::init(&settings.net(), x.width(), seeds.len(), settings.seed)?;
+    let heads = Heads::init(&settings.net(), x.width(), seeds.len(), settings.seed)?;
     let config = TrainConfig {
         epochs: settings.seed_epochs,
         task_rate: 1.0,
         ..settings.training(split.parts.train.len())
     };
-    fit(heads.model_mut(), split, seeds, x, settings, &config)?;
-    Ok(heads)
+    let (heads, outcome) =
+        heads.trained(settings.seed, |model| fit(model, split, seeds, x, settings, &config));
+    outcome.map(|_| heads)
 }
 
 /// EstimateCLR.
@@ -275,16 +276,11 @@ pub(crate) fn ratio(
     start: &TaskEmbeddings,
     settings: &Settings,
 ) -> Result<(Ratio, History)> {
-    let mut ratio = settings.net().init(x.width(), start, settings.seed)?;
-    let history = fit(
-        ratio.model_mut(),
-        split,
-        all_tasks(split),
-        x,
-        settings,
-        &settings.training(split.parts.train.len()),
-    )?;
-    Ok((ratio, history))
+    let ratio = settings.net().init(x.width(), start, settings.seed)?;
+    let config = settings.training(split.parts.train.len());
+    let (ratio, history) =
+        ratio.trained(settings.seed, |model| fit(model, split, all_tasks(split), x, settings, &config));
+    Ok((ratio, history?))
 }
 
 /// A conditional density by the trainer of the ratio: log q_t(x) of every user measured on, a row per film.
