@@ -37,8 +37,6 @@ pub struct Contrastive {
     pub(crate) table_moments: Floats,
     /// What the net does not have to learn.
     offsets: Option<Arc<Offsets>>,
-    /// How much of it the net wants: learned, with both moments.
-    gain: [f32; 3],
     work: Work,
 }
 
@@ -76,7 +74,6 @@ impl Contrastive {
             net_moments: [vec![0.0; net.mlp.theta().len()], vec![0.0; net.mlp.theta().len()]],
             table_moments: Floats::zeros(2 * net.table.len()),
             offsets: None,
-            gain: [1.0, 0.0, 0.0],
             work: Work { met: vec![Met::default(); net.task_count()], ..Work::default() },
             steps: 0,
             net,
@@ -95,11 +92,6 @@ impl Contrastive {
     /// Trains the net on top of a closed form from now on, or on its own.
     pub(crate) fn set_offsets(&mut self, offsets: Option<Arc<Offsets>>) {
         self.offsets = offsets;
-    }
-
-    /// How much of the closed form the net wants.
-    pub(crate) fn gain(&self) -> f32 {
-        self.gain[0]
     }
 
     /// Finds the distinct tasks of a batch and brings their rows up to date.
@@ -139,7 +131,7 @@ impl Contrastive {
             form.fill(x, &batch.tasks, &batch.positives, &mut offsets[0]);
             form.fill(x, &batch.tasks, &batch.negatives, &mut offsets[1]);
         }
-        let (offsets, gain) = (&*offsets, self.gain[0]);
+        let offsets = &*offsets;
         while scratches.len() < chunks {
             scratches.push(self.net.mlp.training_scratch());
         }
@@ -155,12 +147,10 @@ impl Contrastive {
                     positives: &batch.positives[range.clone()],
                     negatives: &batch.negatives[range.clone()],
                     offsets: [0, 1].map(|side| offsets[side].get(range.clone()).unwrap_or(&[])),
-                    gain,
                 };
                 let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
                 let scale = 1.0 / count as f32;
                 scratch.gradient.fill(0.0);
-                scratch.gain_gradient = 0.0;
                 *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
             };
         let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
@@ -170,14 +160,9 @@ impl Contrastive {
         self.steps += 1;
         let adam = |rate| Adam::at(self.adam, rate, self.steps);
         let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
-        let Self {
-            net: Net { mlp: net, table, .. }, net_moments, table_moments, coasting, idle, gain, ..
-        } = self;
+        let Self { net: Net { mlp: net, table, .. }, net_moments, table_moments, coasting, idle, .. } = self;
         let Work { chunks: scratches, task_gradient, met, distinct, .. } = &mut self.work;
         let mut update_net = || {
-            let of_gain: f32 = scratches[..chunks].iter().map(|s| s.gain_gradient).sum();
-            let [gain, m, v] = gain.each_mut().map(std::slice::from_mut);
-            for_net.update(kernel, gain, &[of_gain], m, v);
             let (total, others) = scratches[..chunks].split_at_mut(1);
             let total = &mut total[0].gradient;
             others.iter().for_each(|other| add_to(kernel, total, &other.gradient));
@@ -256,7 +241,7 @@ impl Estimator for Contrastive {
                     net.responses(kernel, halves, &half, row, scratch, &mut out[range.clone()]);
                     if let Some(form) = &self.offsets {
                         for (out, instance) in out[range.clone()].iter_mut().zip(&instances[range]) {
-                            *out += self.gain[0] * form.of(x, run[0], *instance);
+                            *out += form.of(x, run[0], *instance);
                         }
                     }
                 }
@@ -265,20 +250,12 @@ impl Estimator for Contrastive {
     }
 
     fn parameters(&self) -> Vec<Tensor> {
-        let mut tensors = self.net.parameters();
-        if self.offsets.is_some() {
-            tensors.push(Tensor::matrix("gain", 1, 1, vec![self.gain[0]]));
-        }
-        tensors
+        self.net.parameters()
     }
 
     fn set_parameters(&mut self, mut tensors: Vec<Tensor>) -> Result<()> {
         self.settle();
-        self.net.set_parameters(&mut tensors)?;
-        if self.offsets.is_some() {
-            self.gain[0] = take(&mut tensors, "gain", &[1, 1])?[0];
-        }
-        Ok(())
+        self.net.set_parameters(&mut tensors)
     }
 
     fn optimiser(&self) -> (u64, Vec<Tensor>) {
@@ -287,7 +264,6 @@ impl Estimator for Contrastive {
             Tensor::matrix("net.m", 1, m.len(), m.clone()),
             Tensor::matrix("net.v", 1, v.len(), v.clone()),
             Tensor::matrix("tasks.mv", 1, self.table_moments.len(), self.table_moments.to_vec()),
-            Tensor::matrix("gain.mv", 1, 2, self.gain[1..].to_vec()),
         ];
         (self.steps, tensors)
     }
@@ -298,7 +274,6 @@ impl Estimator for Contrastive {
             [take(&mut tensors, "net.m", &[1, theta])?, take(&mut tensors, "net.v", &[1, theta])?];
         let moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
         self.table_moments.copy_from_slice(&moments);
-        self.gain[1..].copy_from_slice(&take(&mut tensors, "gain.mv", &[1, 2])?);
         self.steps = steps;
         self.work.met.fill(Met::default());
         self.coasting.clear();

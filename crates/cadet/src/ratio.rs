@@ -186,16 +186,8 @@ impl Ratio {
         let tasks = first.net.task_count();
         let mut model = Net::zeros(wide, tasks)?;
         model.set_parameters(&mut { parameters })?;
-        let mut products = first.products.clone();
-        let share = 1.0 / count as f32;
-        products.rows.iter_mut().for_each(|v| *v *= share);
-        for member in &members[1..] {
-            products
-                .rows
-                .iter_mut()
-                .zip(member.products.rows.iter())
-                .for_each(|(v, other)| *v += share * other);
-        }
+        // Members share the closed form that they were trained on top of.
+        let products = first.products.clone();
         Ok(Ratio { net: model, products })
     }
 

@@ -29,10 +29,8 @@ pub struct Pairs<'a> {
     pub positives: &'a [u32],
     /// Negatives, `x̃ ~ p`.
     pub negatives: &'a [u32],
-    /// What is added to the responses of the positives and of the negatives, times `gain`; empty for nothing.
+    /// What is added to the responses of the positives and of the negatives; empty for nothing.
     pub offsets: [&'a [f32]; 2],
-    /// What offsets are multiplied with.
-    pub gain: f32,
 }
 
 /// Working memory of one thread.
@@ -40,8 +38,6 @@ pub struct Pairs<'a> {
 pub struct Scratch {
     /// The gradient of `θ`, added up by [`Mlp::gradients`].
     pub gradient: Floats,
-    /// The gradient of the offsets' gain, added up as well.
-    pub gain_gradient: f32,
     from_tasks: Floats,
     activations: Vec<Floats>,
     delta: Floats,
@@ -61,7 +57,6 @@ impl Mlp {
         let first = self.layers[0].width;
         Scratch {
             gradient: Floats::default(),
-            gain_gradient: 0.0,
             from_tasks: Floats::zeros(TILE_PAIRS * first),
             activations: self.layers.iter().map(|l| Floats::zeros(TILE_ROWS * l.width)).collect(),
             delta: Floats::zeros(TILE_ROWS * widest),
@@ -246,7 +241,6 @@ fn gradients<V: Simd, const R: usize>(
             positives: &pairs.positives[range.clone()],
             negatives: &pairs.negatives[range.clone()],
             offsets: pairs.offsets.map(|list| list.get(range.clone()).unwrap_or(&[])),
-            gain: pairs.gain,
         };
         let next = tile.tasks.len() + n * TILE_PAIRS..pairs.tasks.len().min((n + 2) * TILE_PAIRS);
         let next = [&pairs.positives[next.clone()], &pairs.negatives[next]];
@@ -276,7 +270,7 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
     let stride = shape.task_stride();
     let (count, rows) = (pairs.tasks.len(), 2 * pairs.tasks.len());
     let theta = net.theta.as_ptr();
-    let Scratch { gradient, gain_gradient, from_tasks, activations, delta, upstream, zeros } = scratch;
+    let Scratch { gradient, from_tasks, activations, delta, upstream, zeros } = scratch;
     let grad = gradient.as_mut_ptr();
     let first = net.layers[0];
 
@@ -332,12 +326,9 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
         let mut slopes = [0.0f32; TILE_ROWS];
         apply_outputs::<V>(h, &outputs[..rows], last, &mut slopes[..rows]);
         for (offsets, slopes) in pairs.offsets.into_iter().zip(slopes.chunks_mut(count)) {
-            slopes.iter_mut().zip(offsets).for_each(|(f, offset)| *f += pairs.gain * offset);
+            slopes.iter_mut().zip(offsets).for_each(|(f, offset)| *f += offset);
         }
         let loss = softplus_and_slopes(&mut slopes, count, scale);
-        for (offsets, slopes) in pairs.offsets.into_iter().zip(slopes.chunks(count)) {
-            *gain_gradient += slopes.iter().zip(offsets).map(|(slope, offset)| slope * offset).sum::<f32>();
-        }
 
         // Backward through the output.
         send_for(2);

@@ -72,7 +72,6 @@ struct Case {
     positives: Vec<u32>,
     negatives: Vec<u32>,
     offsets: [Vec<f32>; 2],
-    gain: f64,
 }
 
 impl Case {
@@ -102,7 +101,7 @@ impl Case {
         let mut draw = |n: usize| (0..pairs).map(|_| rng.below(n) as u32).collect::<Vec<_>>();
         let (tasks, positives, negatives) = (draw(tasks), draw(40), draw(40));
         let offsets = [0, 1].map(|_| (0..pairs).map(|_| rng.normal()).collect());
-        Case { net, x, table, tasks, positives, negatives, offsets, gain: 0.75 }
+        Case { net, x, table, tasks, positives, negatives, offsets }
     }
 
     fn loss(&self, plain: &Plain, table: &[f64]) -> f64 {
@@ -110,8 +109,7 @@ impl Case {
         (0..self.tasks.len())
             .map(|i| {
                 let row = &table[self.tasks[i] as usize * stride..][..stride];
-                let offset =
-                    |side: usize| self.gain * f64::from(self.offsets[side].get(i).copied().unwrap_or(0.0));
+                let offset = |side: usize| f64::from(self.offsets[side].get(i).copied().unwrap_or(0.0));
                 softplus(-plain.response(self.x.row(self.positives[i]), row) - offset(0))
                     + softplus(plain.response(self.x.row(self.negatives[i]), row) + offset(1))
             })
@@ -119,18 +117,8 @@ impl Case {
             / self.tasks.len() as f64
     }
 
-    /// What a pass over all pairs leaves in working memory.
-    fn scratch(&self, kernel: Kernel) -> Scratch {
-        self.pass(kernel).1
-    }
-
     /// Mean loss, its gradient by θ, its gradient by the table.
     fn gradients(&self, kernel: Kernel) -> (f64, Vec<f32>, Vec<f32>) {
-        let (loss, scratch, table) = self.pass(kernel);
-        (loss, scratch.gradient.to_vec(), table)
-    }
-
-    fn pass(&self, kernel: Kernel) -> (f64, Scratch, Vec<f32>) {
         let stride = self.net.shape().task_stride();
         let mut scratch = self.net.training_scratch();
         let mut per_pair = vec![f32::NAN; self.tasks.len() * stride];
@@ -139,7 +127,6 @@ impl Case {
             positives: &self.positives,
             negatives: &self.negatives,
             offsets: [&self.offsets[0], &self.offsets[1]],
-            gain: self.gain as f32,
         };
         let scale = 1.0 / self.tasks.len() as f32;
         let loss =
@@ -150,7 +137,7 @@ impl Case {
                 *sum += value;
             }
         }
-        (loss / self.tasks.len() as f64, scratch, table)
+        (loss / self.tasks.len() as f64, scratch.gradient.to_vec(), table)
     }
 }
 
@@ -231,7 +218,7 @@ fn gradients_equal_finite_differences_of_the_plain_net() {
     // In double precision with a step this small, a kink of the ReLU is practically never in between.
     const STEP: f64 = 1e-6;
     for (s, shape) in shapes().into_iter().enumerate() {
-        let mut case = Case::new(shape, 45, 10 + s as u64);
+        let case = Case::new(shape, 45, 10 + s as u64);
         let mut plain = Plain::of(&case.net);
         let mut table: Vec<f64> = case.table.iter().map(|v| f64::from(*v)).collect();
         let loss = case.loss(&plain, &table);
@@ -259,16 +246,7 @@ fn gradients_equal_finite_differences_of_the_plain_net() {
             by_table.push((up - case.loss(&plain, &table)) / (2.0 * STEP));
             table[i] += STEP;
         }
-        let mut at_gain = |by: f64| {
-            case.gain += by;
-            case.loss(&plain, &table)
-        };
-        let (up, down) = (at_gain(STEP), at_gain(-2.0 * STEP));
-        case.gain += STEP;
-        let by_gain = (up - down) / (2.0 * STEP);
         for kernel in Kernel::available() {
-            let found = f64::from(case.scratch(kernel).gain_gradient);
-            assert!((found - by_gain).abs() <= 1e-5, "{kernel:?} gain: {found}, {by_gain}");
             let (found_loss, theta, by_task) = case.gradients(kernel);
             assert!((found_loss - loss).abs() < 1e-5 * loss, "{kernel:?} {found_loss} {loss}");
             let mut gradient = case.net.clone();
@@ -325,7 +303,6 @@ fn dropout_drops_its_share_and_keeps_the_mean() {
         positives: vec![0; pairs],
         negatives: vec![0; pairs],
         offsets: [vec![], vec![]],
-        gain: 1.0,
         net,
     };
     for kernel in Kernel::available() {

@@ -77,9 +77,7 @@ pub(super) struct Nets {
     pub(super) signal: bool,
     /// The closed form that the net was trained on top of.
     pub(super) offsets: Option<Arc<Offsets>>,
-    /// How much of it the net wants.
-    pub(super) gain: f32,
-    /// How far items stand out by it in the end.
+    /// How far held-out users say that items may stand out by it.
     pub(super) scale: f32,
 }
 
@@ -212,32 +210,28 @@ impl Study {
                 ((Stage::Ratio, self.all_tasks()), TrainConfig { seed, ..training.clone() });
             let (mut ratio, outcome) = ratio.trained(seed, |model| {
                 model.set_offsets(offsets.clone());
-                Ok::<_, Error>((self.train(model, stage, &config, settings, watch)?, model.gain()))
+                self.train(model, stage, &config, settings, watch)
             });
-            let (history, gain) = outcome?;
+            let history = outcome?;
             if let (Some(axes), Some(offsets)) = (&self.standard.axes, &offsets) {
-                let places: Vec<f32> = offsets.places().iter().map(|v| gain * v).collect();
-                ratio.products = Products::new(axes.len(), &places);
+                ratio.products = Products::new(axes.len(), offsets.places());
             }
-            Ok::<_, Error>((ratio, history, gain))
+            Ok::<_, Error>((ratio, history))
         };
-        let (first, mut history, gain) = member(0, watch)?;
+        let (first, mut history) = member(0, watch)?;
         let mut members = vec![first];
-        let mut gains = vec![gain];
         for number in 1..settings.ensemble as u64 {
             if history.end == End::Interrupted {
                 // What is missing says what the first net says.
                 members.push(members[0].clone());
                 continue;
             }
-            let (next, of_next, gain) = member(number, &mut Aside(watch))?;
-            gains.push(if of_next.end == End::Interrupted { gains[0] } else { gain });
+            let (next, of_next) = member(number, &mut Aside(watch))?;
             members.push(if of_next.end == End::Interrupted { members[0].clone() } else { next });
             if of_next.end == End::Interrupted {
                 history.end = End::Interrupted;
             }
         }
-        let gain = gains.iter().sum::<f32>() / gains.len() as f32;
         let ratio = if members.len() == 1 { members.remove(0) } else { Ratio::mean_of(&members)? };
         Ok(Nets {
             ratio,
@@ -246,8 +240,7 @@ impl Study {
             seed_history,
             signal: true,
             offsets,
-            gain,
-            scale: scale * gain,
+            scale,
         })
     }
 
@@ -330,7 +323,7 @@ impl Study {
     pub(super) fn temper(&self, nets: &mut Nets, settings: &Settings) -> Result<Option<Slope>> {
         let Some(pairs) = self.validation_pairs(settings)?.filter(|_| self.signal) else { return Ok(None) };
         let sums: Vec<f32> = match &nets.offsets {
-            Some(offsets) => offsets.log_sums().iter().map(|s| nets.gain * s).collect(),
+            Some(offsets) => offsets.log_sums().to_vec(),
             None => vec![0.0; self.x.len()],
         };
         let slope = self.slope(&pairs, &normalised(&nets.ratio, &self.x, &sums)?);
@@ -516,16 +509,7 @@ impl Nets {
         let projection = Projection { mean: vec![0.0; heads.width()], axes };
         let pre = (settings.init == Init::Learned).then_some(PreEmbedding { heads, seeds, projection });
         let history = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
-        Ok(Self {
-            ratio,
-            pre,
-            history,
-            seed_history: None,
-            signal: false,
-            offsets: None,
-            gain: 1.0,
-            scale: 1.0,
-        })
+        Ok(Self { ratio, pre, history, seed_history: None, signal: false, offsets: None, scale: 1.0 })
     }
 
     /// With what was tried before it was given up: nothing of it is kept.
