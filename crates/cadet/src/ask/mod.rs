@@ -18,6 +18,7 @@
 //! ```
 
 mod audience;
+mod explain;
 mod fresh;
 mod score;
 mod similar;
@@ -25,9 +26,10 @@ mod status;
 mod user;
 
 pub use audience::{Audience, AudienceQuestion, Chosen};
+pub use explain::Explained;
 pub use fresh::{Flagged, Fresh};
 pub use score::{Order, Top};
-pub use similar::{Similar, similar};
+pub use similar::{Near, Similar, similar};
 pub use status::Status;
 pub use user::UserAnswer;
 
