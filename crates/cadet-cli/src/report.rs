@@ -135,7 +135,9 @@ fn explanation(explained: &Explained<'_>, count: usize) -> Section {
 
 /// The most common user of the largest item, explained.
 fn example(model: &Model) -> Result<Option<Section>> {
-    let Some(task) = three_items(model).into_iter().next() else { return Ok(None) };
+    let Some(task) = three_items(model).into_iter().next().filter(|_| model.has_signal()) else {
+        return Ok(None);
+    };
     let users = Users::of(model);
     let ask = Ask::new(&users)?;
     let item = model.items.name(task.0);

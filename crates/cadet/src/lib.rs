@@ -22,8 +22,8 @@
 //! ```
 //!
 //! The modules in reading order: [`log`], [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
-//! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`ask`], [`evaluate`], [`judge`],
-//! [`store`].
+//! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`ask`], [`evaluate`],
+//! [`judge`], [`store`].
 
 pub mod ask;
 pub mod baselines;
