@@ -192,3 +192,40 @@ pub(crate) fn write(path: &Path, sheet: &Sheet<'_>, global: &Global) -> Result<(
     }
     output::print_json(&json!({"out": path.to_string_lossy(), "rows": rows}))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cadet::ask::Status;
+    use cadet::scorer::Verdict;
+
+    #[test]
+    fn a_row_reads_alike_on_screen_and_in_json() {
+        let row = |user, verdict, last_seen| Row {
+            user,
+            item: IdRef::Int(7),
+            verdict,
+            propensity: None,
+            times_seen: 1_200,
+            last_seen,
+            status: Status::Ok,
+        };
+        let verdict = Verdict { familiarity: 0.5, quantile: 0.75, p_value: 1.0 };
+        let rows = [row(IdRef::Str("a"), Some(verdict), Some(86_400)), row(IdRef::Int(12), None, None)];
+        let sheet = Sheet::default()
+            .ids("user_id", rows.iter().map(|row| row.user))
+            .verdicts(rows.iter())
+            .seen(rows.iter());
+        let text = sheet.text();
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["user", "familiarity", "quantile", "p-value", "times", "seen", "last", "seen"]);
+        assert_eq!(lines[2], ["a", "+0.500", "0.750", "1.000", "1,200", "1970-01-02T00:00:00Z"]);
+        let expected = json!([
+            {"user_id": "a", "familiarity": 0.5, "quantile": 0.75, "p_value": 1.0, "times_seen": 1200,
+             "last_seen": "1970-01-02T00:00:00Z"},
+            {"user_id": 12, "familiarity": null, "quantile": null, "p_value": null, "times_seen": 1200,
+             "last_seen": null},
+        ]);
+        assert_eq!(json!(sheet.json()), expected);
+    }
+}
