@@ -6,6 +6,7 @@ mod files;
 mod output;
 mod report;
 mod settings;
+mod sheet;
 
 use std::process::ExitCode;
 

@@ -1,18 +1,15 @@
 //! What people see: tables on stdout, everything else on stderr.
 
 use std::io::{ErrorKind, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use cadet::Error;
-use cadet_data::source::{Format, is_dash};
-use cadet_data::{Kind, Skipped, TableWriter};
+use cadet_data::Skipped;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::Global;
 use crate::settings::Usage;
 
 /// Logs go to stderr: warnings, with -v information, with -vv everything.
@@ -124,22 +121,6 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     complain(&format!("{line} (--help says what there is)"));
     ExitCode::from(2)
-}
-
-/// The table of a result: a file, or stdout for `-`, where `--json` has a row a line.
-pub(crate) fn table_file(path: &Path, columns: &[(&str, Kind)], global: &Global) -> Result<TableWriter> {
-    let format = (global.json && is_dash(path)).then_some(Format::Ndjson);
-    Ok(TableWriter::create(path, format, columns)?)
-}
-
-/// Ends the table of a result, and says so to machines where they do not read it from stdout.
-pub(crate) fn finish_table(writer: TableWriter, path: &Path, global: &Global) -> Result<()> {
-    let rows = writer.rows();
-    writer.finish()?;
-    if !global.json || is_dash(path) {
-        return Ok(());
-    }
-    print_json(&serde_json::json!({"out": path.to_string_lossy(), "rows": rows}))
 }
 
 /// Prints a result.

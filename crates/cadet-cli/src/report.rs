@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use cadet::ask::{self, Ask, Mode};
 use cadet::judge::Colour;
 use cadet::metrics::CHANCE_LOSS;
 use cadet::model::Model;
@@ -20,7 +21,7 @@ use cadet_plot::{
 };
 
 use crate::commands::demo::{Against, Door, over_seeds};
-use crate::commands::explain::{Explained, of_pair};
+use crate::commands::explain::Explained;
 use crate::output::{bytes, count};
 
 /// What the report of `cadet demo` is called; a folder with such a report may be written again.
@@ -58,15 +59,15 @@ pub(crate) fn of_model(model: &Model) -> Result<Page> {
 }
 
 /// The report of `cadet explain`.
-pub(crate) fn of_explanation(explained: &Explained, count: usize) -> Page {
-    let Explained { user, item, verdict, seen, .. } = explained;
+pub(crate) fn of_explanation(explained: &Explained<'_>, count: usize) -> Page {
+    let (row, verdict) = (&explained.pair.row, explained.verdict());
     Page {
-        title: format!("Why {user} and {item}?"),
+        title: format!("Why {} and {}?", row.user, row.item),
         subtitle: "The familiarity of one user with one item, taken apart".into(),
         tiles: vec![
             Tile::new("Familiarity", format!("{:+.3}", verdict.familiarity), "log q/p, in nats"),
             Tile::new("Quantile", format!("{:.3}", verdict.quantile), "of the population is less familiar"),
-            Tile::new("Times seen", seen.0.to_string(), iso(seen.1)),
+            Tile::new("Times seen", row.times_seen.to_string(), row.last_seen.map(iso).unwrap_or_default()),
         ],
         sections: vec![explanation(explained, count)],
         ..Page::default()
@@ -74,11 +75,11 @@ pub(crate) fn of_explanation(explained: &Explained, count: usize) -> Page {
 }
 
 /// A pair taken apart: bars of the parts, and the items nearby.
-fn explanation(explained: &Explained, count: usize) -> Section {
-    let Explained { user, item, parts, kinds, near, .. } = explained;
+fn explanation(explained: &Explained<'_>, count: usize) -> Section {
+    let ask::Explained { row, parts, near } = &explained.pair;
     let mut rows: Vec<Vec<Cell>> =
         vec![vec!["Start".into(), "the average user and the average item".into(), Cell::Number(parts.start)]];
-    for kind in kinds {
+    for kind in &explained.kinds {
         let (shown, others) = kind.largest(count);
         rows.extend(
             shown
@@ -101,7 +102,7 @@ fn explanation(explained: &Explained, count: usize) -> Section {
     rows.push(vec!["Item".into(), rest.into(), Cell::Number(parts.item_rest)]);
     rows.push(vec!["Sum".into(), "familiarity".into(), Cell::Number(parts.sum())]);
     let table = Table {
-        caption: format!("{user} and {item}: what each part adds to the familiarity, in nats"),
+        caption: format!("{} and {}: what each part adds to the familiarity, in nats", row.user, row.item),
         columns: vec![Column::new("Kind"), Column::new("Part"), Column::new("Adds").decimals(3).bars()],
         rows,
     };
@@ -115,12 +116,13 @@ fn explanation(explained: &Explained, count: usize) -> Section {
         ],
         rows: near
             .iter()
-            .map(|n| {
+            .map(|(near, row)| {
+                let familiarity = row.verdict.map_or(f32::NAN, |v| v.familiarity);
                 vec![
-                    n.item.clone().into(),
-                    Cell::Number(f64::from(n.cosine)),
-                    Cell::Number(f64::from(n.familiarity)),
-                    Cell::Number(f64::from(n.seen.0)),
+                    near.item.to_string().into(),
+                    Cell::Number(f64::from(near.cosine)),
+                    Cell::Number(f64::from(familiarity)),
+                    Cell::Number(f64::from(row.times_seen)),
                 ]
             })
             .collect(),
@@ -133,13 +135,14 @@ fn explanation(explained: &Explained, count: usize) -> Section {
 
 /// The most common user of the largest item, explained.
 fn example(model: &Model) -> Result<Option<Section>> {
-    let Some(task) = three_items(model).into_iter().next() else { return Ok(None) };
-    let people = Users::of(model);
-    let users = people.all();
-    let familiarity = Scorer::new(&people)?.familiarity(task, &users);
-    let most = users.into_iter().max_by(|a, b| familiarity[*a as usize].total_cmp(&familiarity[*b as usize]));
-    let Some(user) = most else { return Ok(None) };
-    Ok(Some(explanation(&of_pair(model, &people, user, task, 5)?, 5)))
+    let Some(task) = three_items(model).into_iter().next().filter(|_| model.has_signal()) else {
+        return Ok(None);
+    };
+    let users = Users::of(model);
+    let ask = Ask::new(&users)?;
+    let item = model.items.name(task.0);
+    let Some(most) = ask.score_item(item, Some((Mode::Common, 1)))?.pop() else { return Ok(None) };
+    Ok(Some(explanation(&Explained::new(model, ask.explain(most.user, item, 5)?), 5)))
 }
 
 /// The report of `cadet demo`: the same, and the truth beside it.

@@ -53,7 +53,8 @@ pub enum Values<'a> {
 }
 
 impl Values<'_> {
-    fn kind(&self) -> Kind {
+    /// What the column holds.
+    pub fn kind(&self) -> Kind {
         match self {
             Values::Id(_) => Kind::Id,
             Values::F32(_) => Kind::F32,
@@ -65,7 +66,8 @@ impl Values<'_> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
         match self {
             Values::Id(values) => values.len(),
             Values::F32(values) => values.len(),
@@ -75,6 +77,11 @@ impl Values<'_> {
             Values::Str(values) => values.len(),
             Values::F32List(values, width) => values.len() / (*width).max(1),
         }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 

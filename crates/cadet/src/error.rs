@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::ask::Status;
+
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -79,6 +81,14 @@ pub enum Error {
         id: String,
         /// What to do about it.
         hint: String,
+    },
+    /// A question about a user or an item has no answer: ask about another, or give the model what it lacks.
+    #[error("{}", status.reason(id))]
+    NoAnswer {
+        /// Who or what was asked about.
+        id: String,
+        /// What is lacking.
+        status: Status,
     },
     /// Training went to infinity: lower the learning rate or check the features.
     #[error(

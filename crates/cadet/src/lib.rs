@@ -22,9 +22,10 @@
 //! ```
 //!
 //! The modules in reading order: [`log`], [`exposures`], [`instances`], [`split`], [`sampler`], [`ratio`], [`heads`],
-//! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`evaluate`], [`judge`],
-//! [`store`].
+//! [`trainer`], [`init`], [`features`], [`pipeline`], [`normalise`], [`users`], [`scorer`], [`ask`], [`evaluate`],
+//! [`judge`], [`store`].
 
+pub mod ask;
 pub mod baselines;
 pub mod calibrate;
 pub mod contrastive;

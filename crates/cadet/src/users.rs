@@ -1,6 +1,7 @@
 //! Who can be asked about: the model's users, and others whose features are known.
 
 use crate::exposures::{Exposures, TaskId};
+use crate::features::Factors;
 use crate::ids::{IdRef, Ids};
 use crate::instances::Instances;
 use crate::model::Model;
@@ -26,7 +27,59 @@ pub struct Others {
     exposures: Option<Exposures>,
 }
 
+/// What exposures of others did not make known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Users of the model: they keep the features they have.
+    pub known_users: usize,
+    /// Pairs with items that were not there in training: there is no vector to fold in with.
+    pub untrained_pairs: usize,
+    /// Users who saw no other items, and stay unknown.
+    pub unknown_users: usize,
+}
+
 impl Others {
+    /// Users known by what they saw, whoever of them can be folded in; `None` where nobody can. Items are numbered as the
+    /// model's.
+    pub fn from_exposures(
+        model: &Model,
+        ids: &Ids,
+        exposures: &Exposures,
+    ) -> Result<(Option<Self>, LeftOut)> {
+        let factors = Self::factors(model)?;
+        if ids.len() != exposures.instance_count() {
+            let (expected, found) = (ids.len(), exposures.instance_count());
+            return Err(Error::Shape { what: "users with exposures", expected, found });
+        }
+        // The model's own users have their features from all that was trained on.
+        let is_new: Vec<bool> =
+            (0..ids.len() as u32).map(|u| model.users.get(ids.name(u)).is_none()).collect();
+        let exposures_of_new = exposures.filter(|_, user| is_new[user.0 as usize]);
+        let usable = exposures_of_new.filter(|item, _| factors.vector(item.0).is_some());
+        let mut foldable = vec![false; ids.len()];
+        usable.instances().iter().for_each(|u| foldable[*u as usize] = true);
+        let mut others = Ids::new();
+        for u in (0..ids.len() as u32).filter(|u| foldable[*u as usize]) {
+            others.intern(ids.name(u))?;
+        }
+        let new_users = is_new.iter().filter(|new| **new).count();
+        let left_out = LeftOut {
+            known_users: ids.len() - new_users,
+            untrained_pairs: exposures_of_new.len() - usable.len(),
+            unknown_users: new_users - others.len(),
+        };
+        if others.is_empty() {
+            return Ok((None, left_out));
+        }
+        let others = Self::folded_in(model, others, exposures_of_new.keep_instances(&foldable))?;
+        Ok((Some(others), left_out))
+    }
+
+    fn factors(model: &Model) -> Result<&Factors> {
+        let why = "this model takes users' features as they are given";
+        model.factors.as_ref().ok_or_else(|| Error::config("exposures", why))
+    }
+
     /// Users whose features are given, ready for the net.
     pub fn given(model: &Model, ids: Ids, features: Instances) -> Result<Self> {
         Self::new(model, ids, features, Vec::new(), None)
@@ -34,9 +87,7 @@ impl Others {
 
     /// Users whose features are learned from what they saw, by the same fold-in that training used.
     pub fn folded_in(model: &Model, ids: Ids, exposures: Exposures) -> Result<Self> {
-        let factors = model.factors.as_ref().ok_or_else(|| {
-            Error::config("exposures", "this model takes users' features as they are given")
-        })?;
+        let factors = Self::factors(model)?;
         let (mut features, mut mass) = factors.fold_in_rows(&exposures.transposed())?;
         model.standard.apply(&mut features)?;
         if model.mass.is_empty() {

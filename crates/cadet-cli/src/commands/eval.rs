@@ -19,7 +19,7 @@ use cadet_data::{
 };
 use serde_json::json;
 
-use super::{columns, people, verdict};
+use super::{columns, users, verdict};
 use crate::args::{Eval, Global};
 use crate::output;
 
@@ -146,7 +146,7 @@ fn measured(model: &Model, held: &Held) -> Vec<bool> {
 
 /// The users of --users with their features.
 pub(super) fn given(args: &Eval, model: &Model) -> Result<Option<(Ids, Instances)>> {
-    let read = |path: &PathBuf| people::given(path, model, &args.log, "leave --users out");
+    let read = |path: &PathBuf| users::given(path, model, &args.log, "leave --users out");
     args.users.as_ref().map(read).transpose()
 }
 

@@ -1,29 +1,28 @@
 //! `cadet explain`: why is a user this familiar with an item?
 
 use anyhow::Result;
-use cadet::explain::{Explanation, TOLERANCE, explain_user, nearest};
+use cadet::ask::{self, Ask, Row};
+use cadet::explain::TOLERANCE;
 use cadet::model::Model;
-use cadet::scorer::{Scorer, Verdict};
-use cadet::users::Users;
-use cadet::{TaskId, store};
+use cadet::scorer::Verdict;
+use cadet::{IdRef, TaskId, store};
 use cadet_data::time::iso;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{find_scored, id_json, people, refuse_without_signal};
+use super::{refuse_without_signal, users, worded};
 use crate::args::{Explain, Global};
+use crate::sheet::{Sheet, id_json};
 use crate::{output, report};
 
+const FEATURES: &str = "Features of the user";
+const SEEN: &str = "Items that the user saw";
+const SEEDS: &str = "Seed tasks that answer to the item's audience";
+
 /// A pair, taken apart and named.
-pub(crate) struct Explained {
-    pub(crate) user: String,
-    pub(crate) item: String,
-    pub(crate) verdict: Verdict,
-    pub(crate) seen: (u32, u32),
-    pub(crate) parts: Explanation,
+pub(crate) struct Explained<'a> {
+    pub(crate) pair: ask::Explained<'a>,
     /// Every part with what it is called, by kind.
     pub(crate) kinds: Vec<Kind>,
-    /// Items that stand near: they are no part of the sum.
-    pub(crate) near: Vec<Near>,
 }
 
 /// Parts of one kind, the largest first.
@@ -44,117 +43,105 @@ impl Kind {
     }
 }
 
-/// An item near the one asked about.
-pub(crate) struct Near {
-    pub(crate) item: String,
-    pub(crate) cosine: f32,
-    pub(crate) familiarity: f32,
-    pub(crate) seen: (u32, u32),
-}
+impl<'a> Explained<'a> {
+    /// Calls the parts by their names.
+    pub(crate) fn new(model: &Model, pair: ask::Explained<'a>) -> Self {
+        let parts = &pair.parts;
+        let item = |t: &TaskId| model.items.name(t.0).to_string();
+        let names = &model.manifest.data.feature_names;
+        let feature = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("feature {}", i + 1));
+        let of_items = |list: &[(TaskId, f64)]| list.iter().map(|(t, part)| (item(t), *part)).collect();
+        let features = parts.features.iter().enumerate().map(|(i, part)| (feature(i), *part)).collect();
+        let mut kinds = vec![
+            Kind { title: FEATURES, parts: features },
+            Kind { title: SEEN, parts: of_items(&parts.seen) },
+            Kind { title: SEEDS, parts: of_items(&parts.seeds) },
+        ];
+        kinds.retain(|kind| !kind.parts.is_empty());
+        kinds.iter_mut().for_each(|kind| kind.parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs())));
+        Self { pair, kinds }
+    }
 
-/// Takes the score of somebody apart.
-pub(crate) fn of_pair(
-    model: &Model,
-    people: &Users<'_>,
-    place: u32,
-    task: TaskId,
-    near: usize,
-) -> Result<Explained> {
-    let parts = explain_user(people, place, task)?;
-    let scorer = Scorer::new(people)?;
-    let verdict = scorer.task(task)?.verdicts(&[place])[0];
-    let item = |t: TaskId| model.items.name(t.0).to_string();
-    let names = &model.manifest.data.feature_names;
-    let feature = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("feature {}", i + 1));
-    let mut kinds = vec![
-        Kind {
-            title: "Features of the user",
-            parts: parts.features.iter().enumerate().map(|(i, part)| (feature(i), *part)).collect(),
-        },
-        Kind {
-            title: "Items that the user saw",
-            parts: parts.seen.iter().map(|(t, part)| (item(*t), *part)).collect(),
-        },
-        Kind {
-            title: "Seed tasks that answer to the item's audience",
-            parts: parts.seeds.iter().map(|(t, part)| (item(*t), *part)).collect(),
-        },
-    ];
-    kinds.retain(|kind| !kind.parts.is_empty());
-    kinds.iter_mut().for_each(|kind| kind.parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs())));
-    let near = nearest(model, task, near)?.into_iter().map(|(t, cosine)| {
-        let familiarity = scorer.familiarity(t, &[place])[0];
-        Near { item: item(t), cosine, familiarity, seen: people.seen(place, t) }
-    });
-    let near = near.collect();
-    let (user, seen) = (people.name(place).to_string(), people.seen(place, task));
-    Ok(Explained { user, item: item(task), verdict, seen, parts, kinds, near })
+    /// The verdict on the pair: what can be explained has one.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let unscored = Verdict { familiarity: f32::NAN, quantile: f32::NAN, p_value: f32::NAN };
+        self.pair.row.verdict.unwrap_or(unscored)
+    }
+
+    fn near(&self) -> Sheet<'_> {
+        let rows = || self.pair.near.iter().map(|(_, row)| row);
+        Sheet::default()
+            .ids("item_id", rows().map(|row| row.item))
+            .signed("cosine", self.pair.near.iter().map(|(near, _)| near.cosine))
+            .signed("familiarity", rows().map(|row| row.verdict.map_or(f32::NAN, |v| v.familiarity)))
+            .seen(rows())
+    }
 }
 
 pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
-    let people = people::read(&model, &args.users, &args.log)?;
-    let place = people::find(&people, &args.user, &args.users)?;
-    let task = find_scored(&model, &args.item)?;
-    let explained = of_pair(&model, &people, place, task, args.number)?;
+    let users = users::read(&model, &args.users, &args.log)?;
+    let ask = Ask::new(&users)?;
+    let (user, item) = (IdRef::from_text(&args.user), IdRef::from_text(&args.item));
+    let pair = ask.explain(user, item, args.number).map_err(worded(&model, &args.users))?;
+    let explained = Explained::new(&model, pair);
     if let Some(path) = &args.report {
         report::write(path, &report::of_explanation(&explained, args.number))?;
     }
-    if !global.json {
-        return output::print(&text(&explained, args.number));
+    if global.json {
+        return output::print_json(&json(&explained));
     }
-    let Explained { verdict, seen, parts, kinds, near, .. } = &explained;
+    output::print(&text(&explained, args.number))
+}
+
+fn json(explained: &Explained<'_>) -> Value {
     let list = |title: &str| -> Vec<_> {
-        let parts = kinds.iter().filter(|k| k.title == title).flat_map(|k| &k.parts);
+        let parts = explained.kinds.iter().filter(|k| k.title == title).flat_map(|k| &k.parts);
         parts.map(|(name, part)| json!({"name": name, "part": part})).collect()
     };
-    let near: Vec<_> = near
-        .iter()
-        .map(|n| {
-            json!({"item_id": n.item, "cosine": n.cosine, "familiarity": n.familiarity,
-                   "times_seen": n.seen.0, "last_seen": (n.seen.1 > 0).then(|| iso(n.seen.1))})
-        })
-        .collect();
-    output::print_json(&json!({
-        "user_id": id_json(people.name(place)),
-        "item_id": id_json(model.items.name(task.0)),
+    let ask::Explained { row, parts, .. } = &explained.pair;
+    let verdict = explained.verdict();
+    json!({
+        "user_id": id_json(row.user),
+        "item_id": id_json(row.item),
         "familiarity": verdict.familiarity,
         "quantile": verdict.quantile,
         "p_value": verdict.p_value,
-        "times_seen": seen.0,
-        "last_seen": (seen.1 > 0).then(|| iso(seen.1)),
+        "times_seen": row.times_seen,
+        "last_seen": row.last_seen.map(iso),
         "parts": {
             "start": parts.start,
-            "features": list("Features of the user"),
-            "seen_items": list("Items that the user saw"),
+            "features": list(FEATURES),
+            "seen_items": list(SEEN),
             "user_rest": parts.user_rest,
-            "seed_tasks": list("Seed tasks that answer to the item's audience"),
+            "seed_tasks": list(SEEDS),
             "item_rest": parts.item_rest,
             "normaliser": parts.normaliser,
             "sum": parts.sum(),
             "tolerance": TOLERANCE,
         },
-        "nearest_items": near,
-    }))
+        "nearest_items": explained.near().json(),
+    })
 }
 
-fn text(explained: &Explained, count: usize) -> String {
-    let Explained { user, item, verdict, seen, parts, kinds, near } = explained;
+fn text(explained: &Explained<'_>, count: usize) -> String {
+    let ask::Explained { row, parts, .. } = &explained.pair;
+    let Row { user, item, times_seen, last_seen, .. } = row;
+    let verdict = explained.verdict();
     let mut text = format!(
-        "{user} and {item}: familiarity {:+.3} (quantile {:.3}, p-value {:.3}), seen {} times{}.\n\
+        "{user} and {item}: familiarity {:+.3} (quantile {:.3}, p-value {:.3}), seen {times_seen} times{}.\n\
          A user like this is {} as common among the item's audience as in the population.\n\n",
         verdict.familiarity,
         verdict.quantile,
         verdict.p_value,
-        seen.0,
-        if seen.1 > 0 { format!(", last {}", iso(seen.1)) } else { String::new() },
+        last_seen.map(|last| format!(", last {}", iso(last))).unwrap_or_default(),
         times(verdict.familiarity),
     );
     let signed = |v: f64| format!("{v:+.3}");
     let mut rows = vec![vec!["the average user and the average item".into(), signed(parts.start)]];
-    for kind in kinds {
+    for kind in &explained.kinds {
         rows.push(vec![kind.title.to_lowercase(), signed(kind.sum())]);
         let (shown, others) = kind.largest(count);
         rows.extend(shown.iter().map(|(name, part)| vec![format!("    {name}"), signed(*part)]));
@@ -165,9 +152,10 @@ fn text(explained: &Explained, count: usize) -> String {
     if !parts.seen.is_empty() {
         rows.push(vec!["that the user saw no more than that".into(), signed(parts.user_rest)]);
     }
-    let rest = match parts.seeds.is_empty() {
-        true => "the item's embedding",
-        false => "what training moved the item's embedding by",
+    let rest = if parts.seeds.is_empty() {
+        "the item's embedding"
+    } else {
+        "what training moved the item's embedding by"
     };
     rows.push(vec![rest.into(), signed(parts.item_rest)]);
     if parts.normaliser != 0.0 {
@@ -175,21 +163,8 @@ fn text(explained: &Explained, count: usize) -> String {
     }
     rows.push(vec!["sum".into(), signed(parts.sum())]);
     text += &output::table(&["part", "adds"], &rows);
-    let rows: Vec<Vec<String>> = near
-        .iter()
-        .map(|n| {
-            vec![
-                n.item.clone(),
-                format!("{:+.3}", n.cosine),
-                format!("{:+.3}", n.familiarity),
-                n.seen.0.to_string(),
-                iso(n.seen.1),
-            ]
-        })
-        .collect();
     text += "\nItems with the most similar audiences (no part of the sum):\n\n";
-    text += &output::table(&["item", "cosine", "familiarity", "times seen", "last seen"], &rows);
-    text
+    text + &explained.near().text()
 }
 
 /// "2.0 times", "half"-like: how many times as common.

@@ -8,7 +8,7 @@ use cadet::{Ids, Instances, TaskId, store};
 use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
 use serde_json::json;
 
-use super::{columns, people};
+use super::{columns, users};
 use crate::args::{Global, ItemsAdd};
 use crate::output::{self, count, many};
 
@@ -163,7 +163,7 @@ impl News {
 fn everybody(args: &ItemsAdd, model: &Model) -> Result<(Ids, Option<Instances>)> {
     let mut users = model.users.clone();
     let Some(path) = &args.users else { return Ok((users, None)) };
-    let (ids, features) = people::given(path, model, &args.log, "train with --users")?;
+    let (ids, features) = users::given(path, model, &args.log, "train with --users")?;
     let mut rows = Vec::new();
     let mut changed = 0;
     for u in 0..ids.len() as u32 {

@@ -8,7 +8,6 @@ pub(crate) mod explain;
 pub(crate) mod fresh;
 pub(crate) mod inspect;
 pub(crate) mod items;
-pub(crate) mod people;
 mod repeats;
 pub(crate) mod rerank;
 pub(crate) mod score;
@@ -16,14 +15,16 @@ pub(crate) mod similar;
 pub(crate) mod simulate;
 pub(crate) mod train;
 pub(crate) mod user;
+pub(crate) mod users;
 pub(crate) mod verdict;
 
 use anyhow::Result;
-use cadet::model::{Model, Standing};
-use cadet::{At, Error, IdRef, TaskId};
+use cadet::ask::{Mode, Status};
+use cadet::model::Model;
+use cadet::{At, Error};
 use cadet_data::Columns;
 
-use crate::args::{EventFlags, LogFlags};
+use crate::args::{self, EventFlags, LogFlags, UserFlags};
 
 fn columns(log: &LogFlags, events: &EventFlags) -> Columns {
     Columns {
@@ -35,11 +36,12 @@ fn columns(log: &LogFlags, events: &EventFlags) -> Columns {
     }
 }
 
-/// An id as JSON: a number where it is one.
-fn id_json(name: IdRef<'_>) -> serde_json::Value {
-    match name {
-        IdRef::Int(value) => value.into(),
-        IdRef::Str(text) => text.into(),
+impl From<args::Mode> for Mode {
+    fn from(mode: args::Mode) -> Self {
+        match mode {
+            args::Mode::Fresh => Mode::Fresh,
+            args::Mode::Common => Mode::Common,
+        }
     }
 }
 
@@ -55,44 +57,72 @@ impl LogFlags {
     }
 }
 
-/// Refuses to rank where a model has nothing to rank by.
+/// Refuses to rank where a model has nothing to rank by, before anything else is read.
 fn refuse_without_signal(model: &Model) -> Result<()> {
-    if model.has_signal() {
-        return Ok(());
-    }
-    let why = "the model found no signal in its log: every familiarity is 0, so there is no order to show. A longer log, or \
-               users' features (--users), may have one; `cadet inspect` says more";
-    Err(Error::config("no_signal", why).into())
+    if model.has_signal() { Ok(()) } else { Err(no_signal().into()) }
 }
 
-/// An item of a model, by the name people typed.
-fn find_item(model: &Model, name: &str) -> Result<TaskId> {
-    if let Some(task) = model.items.get(IdRef::from_text(name)) {
-        return Ok(TaskId(task));
+fn no_signal() -> Error {
+    let why = "the model found no signal in its log: every familiarity is 0, so there is no order to show. A longer log, or \
+               users' features (--users), may have one; `cadet inspect` says more";
+    Error::config("no_signal", why)
+}
+
+/// Says in flags and commands what a question lacks that has no answer.
+fn worded<'a>(model: &'a Model, users: &'a UserFlags) -> impl Fn(Error) -> Error + 'a {
+    |error| {
+        let Error::NoAnswer { id, status } = error else { return error };
+        match status {
+            Status::NoSignal => no_signal(),
+            Status::UnknownUser => Error::config("--user", users::unknown(&id, model, users)),
+            Status::NoExposure => Error::config(
+                "--item",
+                format!(
+                    "{id:?} has no exposure yet, so it has no embedding and everybody's familiarity with it is 0: \
+                     `cadet items add` takes exposures"
+                ),
+            ),
+            Status::UntrainedItem => Error::config(
+                "--item",
+                format!(
+                    "{id:?} is in the log, but had too few exposures to be trained on (see --min-exposures): \
+                     `cadet items add` gives it an embedding"
+                ),
+            ),
+            Status::UnknownItem | Status::Ok => {
+                let hint = nearest_name(model, &id);
+                Error::UnknownTask { id, hint }
+            }
+        }
     }
+}
+
+fn nearest_name(model: &Model, id: &str) -> String {
     let names = model.items.names();
     let nearest = (0..names.len().min(100_000) as u32)
         .map(|t| names.get(t).to_string())
-        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    let hint = format!(
-        "the model knows {} items; the nearest name is {:?}",
-        names.len(),
-        nearest.unwrap_or_default()
-    );
-    Err(Error::UnknownTask { id: name.into(), hint }.into())
+        .max_by(|a, b| strsim::jaro_winkler(a, id).total_cmp(&strsim::jaro_winkler(b, id)));
+    format!("the model knows {} items; the nearest name is {:?}", names.len(), nearest.unwrap_or_default())
 }
 
-/// An item that has an embedding, by the name people typed.
-fn find_scored(model: &Model, name: &str) -> Result<TaskId> {
-    let task = find_item(model, name)?;
-    let why = match model.standing(task) {
-        Standing::Trained | Standing::Added => return Ok(task),
-        Standing::Empty => {
-            "has no exposure yet, so it has no embedding and everybody's familiarity with it is 0: `cadet items add` takes exposures"
-        }
-        Standing::Untrained => {
-            "is in the log, but had too few exposures to be trained on (see --min-exposures): `cadet items add` gives it an embedding"
-        }
-    };
-    Err(Error::config("--item", format!("{name:?} {why}")).into())
+/// How many rows have which status.
+#[derive(Default)]
+struct Statuses([u64; Status::ALL.len()]);
+
+impl Statuses {
+    fn add(&mut self, status: Status) {
+        self.0[status as usize] += 1;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Status, u64)> {
+        Status::ALL.into_iter().zip(self.0)
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    fn json(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.iter().map(|(status, n)| (status.name().to_owned(), n.into())).collect()
+    }
 }

@@ -1,21 +1,23 @@
 //! `cadet rerank`: lists with the caller's relevance in, lists that balance it with freshness out.
 
 use anyhow::{Result, bail};
+use cadet::ask::Status;
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
-use cadet::model::{Model, Standing};
-use cadet::rerank::{self, By, Request, RerankConfig, Reranked, Reranker};
+use cadet::model::Model;
+use cadet::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked, Reranker};
 use cadet::scorer::Scorer;
 use cadet::users::Users;
 use cadet::{IdRef, TaskId, store};
-use cadet_data::{Kind, ListOptions, Lists, TableWriter, Values, read_lists};
+use cadet_data::source::is_dash;
+use cadet_data::{ListOptions, Lists, read_lists};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::people;
-use super::score::{NO_EXPOSURE, NO_SIGNAL, OK, UNKNOWN_ITEM, UNKNOWN_USER, UNTRAINED_ITEM, scored};
+use super::{Statuses, users};
 use crate::args::{Global, Method, Rerank, Scale};
 use crate::output;
+use crate::sheet::{Sheet, Table};
 
 /// Lists reranked and written together.
 const BLOCK: usize = 1 << 12;
@@ -42,11 +44,11 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
             "the model found no signal in its log: every familiarity is 0, so lists keep the order of relevance, caps aside"
         );
     }
-    let people = people::read(&model, &args.users, &args.log)?;
-    let scorer = Scorer::new(&people)?;
+    let users = users::read(&model, &args.users, &args.log)?;
+    let scorer = Scorer::new(&users)?;
     let reranker = Reranker::new(&scorer, config.clone())?;
-    let job = Job::new(&model, &people, &lists);
-    let mut table = Table::create(args, &lists, global)?;
+    let job = Job::new(&model, &users, &lists);
+    let mut file = File::create(args, &lists, global)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
 
     let bar = output::bar("reranking", Some(lists.len() as u64));
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
         let numbers = start..lists.len().min(start + BLOCK);
         let last = ready.take();
         let (written, block) = rayon::join(
-            || last.map_or(Ok(()), |(numbers, reranked)| table.write(&job, numbers, &reranked)),
+            || last.map_or(Ok(()), |(numbers, reranked)| file.write(&job, numbers, &reranked)),
             || job.rerank(&reranker, numbers.clone()),
         );
         written?;
@@ -73,28 +75,26 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
         ready = Some((numbers, reranked));
     }
     if let Some((numbers, reranked)) = ready {
-        table.write(&job, numbers, &reranked)?;
+        file.write(&job, numbers, &reranked)?;
     }
     bar.finish_and_clear();
-    let Table { writer, statuses, placed, .. } = table;
-    let rows = writer.rows();
-    writer.finish()?;
-    if args.out.as_os_str() == "-" {
+    let File { table, statuses, placed, .. } = file;
+    let rows = table.finish()?;
+    if is_dash(&args.out) {
         return Ok(());
     }
     let (before, after) = (before.means(), after.means());
     if global.json {
-        let counts = |counts: &[(&'static str, u64)]| -> serde_json::Map<_, _> {
-            counts.iter().map(|(name, n)| ((*name).to_owned(), json!(n))).collect()
-        };
+        let placed: serde_json::Map<_, _> =
+            placed.iter().map(|(by, n)| (name(*by).to_owned(), json!(n))).collect();
         return output::print_json(&json!({
             "out": args.out.to_string_lossy(), "lists": lists.len(), "rows": rows,
-            "status": counts(&statuses), "placed": counts(&placed), "settings": config,
+            "status": statuses.json(), "placed": placed, "settings": config,
             "first_places": {"places": FIRST, "by_relevance": before, "reranked": after},
         }));
     }
-    for (status, n) in statuses.iter().filter(|(status, n)| *status != OK && *n > 0) {
-        tracing::warn!("{} of {} rows have status {status}", output::count(*n), output::count(rows));
+    for (status, n) in statuses.iter().filter(|(status, n)| *status != Status::Ok && *n > 0) {
+        tracing::warn!("{} of {} rows have status {status}", output::count(n), output::count(rows));
     }
     let shown = |f: fn(&Means) -> Option<f64>| -> Vec<String> {
         [f(&before), f(&after)].map(|f| f.map_or("none".into(), |f| format!("{f:.3}"))).to_vec()
@@ -149,7 +149,7 @@ struct Job<'a> {
     lists: &'a Lists,
     /// The number of each user: features given now win over those of the model.
     numbers: Vec<Option<u32>>,
-    people: &'a Users<'a>,
+    users: &'a Users<'a>,
     tasks: Vec<Option<TaskId>>,
     model: &'a Model,
 }
@@ -171,11 +171,11 @@ impl Rows {
 }
 
 impl<'a> Job<'a> {
-    fn new(model: &'a Model, people: &'a Users<'a>, lists: &'a Lists) -> Self {
+    fn new(model: &'a Model, users: &'a Users<'a>, lists: &'a Lists) -> Self {
         let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
-        let numbers = names(&lists.users).map(|name| people.find(name)).collect();
+        let numbers = names(&lists.users).map(|name| users.find(name)).collect();
         let tasks = names(&lists.items).map(|name| model.items.get(name).map(TaskId)).collect();
-        Self { lists, numbers, people, tasks, model }
+        Self { lists, numbers, users, tasks, model }
     }
 
     fn rows(&self, number: usize) -> Rows {
@@ -184,7 +184,7 @@ impl<'a> Job<'a> {
         let tasks: Vec<Option<TaskId>> =
             list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect();
         let seen =
-            |task: &Option<TaskId>| task.zip(user).map_or(0, |(task, place)| self.people.seen(place, task).0);
+            |task: &Option<TaskId>| task.zip(user).map_or(0, |(task, user)| self.users.seen(user, task).0);
         Rows {
             user,
             times_seen: tasks.iter().map(seen).collect(),
@@ -215,107 +215,92 @@ impl<'a> Job<'a> {
     /// When a user last saw an item, 0 where that never was or is not known.
     fn last_seen(&self, user: u32, item: u32, times_seen: u32) -> u32 {
         let pair = self.numbers[user as usize].zip(self.tasks[item as usize]).filter(|_| times_seen > 0);
-        pair.map_or(0, |(place, task)| self.people.seen(place, task).1)
+        pair.map_or(0, |(user, task)| self.users.seen(user, task).1)
     }
 
-    fn status(&self, user: u32, item: u32) -> &'static str {
-        let standing = self.tasks[item as usize].map(|task| self.model.standing(task));
-        match (standing, self.numbers[user as usize]) {
-            (None, _) => UNKNOWN_ITEM,
-            (Some(Standing::Untrained), _) => UNTRAINED_ITEM,
-            (_, None) => UNKNOWN_USER,
-            (Some(Standing::Empty), _) => NO_EXPOSURE,
-            _ => scored(self.model),
-        }
+    fn status(&self, user: u32, item: u32) -> Status {
+        Status::of(self.model, self.numbers[user as usize], self.tasks[item as usize])
     }
 }
 
 /// The file, and how many rows of each kind went into it.
-struct Table {
-    writer: TableWriter,
-    named: bool,
-    statuses: [(&'static str, u64); 6],
-    placed: [(&'static str, u64); 3],
+struct File<'a> {
+    table: Table,
+    /// The columns of users, lists (where they have names) and items.
+    columns: (&'a str, Option<&'a str>, &'a str),
+    statuses: Statuses,
+    placed: [(By, u64); 3],
 }
 
-impl Table {
-    fn create(args: &Rerank, lists: &Lists, global: &Global) -> Result<Self> {
-        let named = lists.names.is_some();
-        let list = args.list_col.as_deref().unwrap_or("list_id");
-        let mut columns = vec![(args.log.user_col.as_str(), Kind::Id)];
-        columns.extend(named.then_some((list, Kind::Id)));
-        columns.extend([
-            (args.log.item_col.as_str(), Kind::Id),
-            ("rank", Kind::U32),
-            ("relevance", Kind::F64),
-            ("score", Kind::F32),
-            ("familiarity", Kind::F32),
-            ("times_seen", Kind::U32),
-            ("last_seen", Kind::Time),
-            ("placed_by", Kind::Str),
-            ("status", Kind::Str),
-        ]);
-        Ok(Self {
-            writer: output::table_file(&args.out, &columns, global)?,
-            named,
-            statuses: [OK, UNKNOWN_USER, UNKNOWN_ITEM, UNTRAINED_ITEM, NO_EXPOSURE, NO_SIGNAL]
-                .map(|s| (s, 0)),
-            placed: [By::Score, By::Explore, By::Cap].map(|by| (name(by), 0)),
-        })
+/// One row of the file.
+struct Line<'a> {
+    user: IdRef<'a>,
+    list: Option<IdRef<'a>>,
+    item: IdRef<'a>,
+    rank: u32,
+    candidate: Candidate,
+    place: Place,
+    familiarity: f32,
+    last_seen: u32,
+    status: Status,
+}
+
+impl<'a> File<'a> {
+    fn create(args: &'a Rerank, lists: &Lists, global: &Global) -> Result<Self> {
+        let list = lists.names.as_ref().map(|_| args.list_col.as_deref().unwrap_or("list_id"));
+        let columns = (args.log.user_col.as_str(), list, args.log.item_col.as_str());
+        let table = Table::create(&args.out, &sheet(columns, &[]), global)?;
+        let placed = [By::Score, By::Explore, By::Cap].map(|by| (by, 0));
+        Ok(Self { table, columns, statuses: Statuses::default(), placed })
     }
 
     fn write(&mut self, job: &Job<'_>, numbers: std::ops::Range<usize>, reranked: &[Reranked]) -> Result<()> {
         let count = reranked.iter().map(|list| list.places.len()).sum();
-        let (mut users, mut names, mut items) =
-            (Vec::with_capacity(count), Vec::<IdRef<'_>>::new(), Vec::with_capacity(count));
-        let (mut ranks, mut seen, mut last) =
-            (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut relevance, mut scores, mut familiarity) =
-            (Vec::with_capacity(count), Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut placed, mut statuses) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut lines = Vec::with_capacity(count);
         for (number, reranked) in numbers.zip(reranked) {
             let list = job.lists.list(number);
             for (place, rank) in reranked.places.iter().zip(1..) {
                 let candidate = reranked.candidates[place.index];
                 let (item, _) = list.rows[place.index];
-                users.push(list.user_id);
-                names.extend(list.list_id);
-                items.push(job.lists.items.name(item));
-                ranks.push(rank);
-                relevance.push(candidate.relevance);
-                scores.push(place.score);
                 let status = job.status(list.user, item);
-                // Its audience is taken for the population's; for its place, nothing is known.
-                let unknown = if status == NO_EXPOSURE { 0.0 } else { f32::NAN };
-                familiarity.push(candidate.familiarity.unwrap_or(unknown));
-                seen.push(candidate.times_seen);
-                last.push(job.last_seen(list.user, item, candidate.times_seen));
-                placed.push(name(place.by));
-                statuses.push(status);
+                // Its audience is taken for the population's; for its rank, nothing is known.
+                let unknown = if status == Status::NoExposure { 0.0 } else { f32::NAN };
+                lines.push(Line {
+                    user: list.user_id,
+                    list: list.list_id,
+                    item: job.lists.items.name(item),
+                    rank,
+                    candidate,
+                    place: *place,
+                    familiarity: candidate.familiarity.unwrap_or(unknown),
+                    last_seen: job.last_seen(list.user, item, candidate.times_seen),
+                    status,
+                });
             }
         }
-        let tally = |counts: &mut [(&'static str, u64)], found: &[&str]| {
-            for (name, count) in counts {
-                *count += found.iter().filter(|f| *f == name).count() as u64;
-            }
-        };
-        tally(&mut self.statuses, &statuses);
-        tally(&mut self.placed, &placed);
-        let mut columns = vec![Values::Id(&users)];
-        columns.extend(self.named.then_some(Values::Id(&names)));
-        columns.extend([
-            Values::Id(&items),
-            Values::U32(&ranks),
-            Values::F64(&relevance),
-            Values::F32(&scores),
-            Values::F32(&familiarity),
-            Values::U32(&seen),
-            Values::Time(&last),
-            Values::Str(&placed),
-            Values::Str(&statuses),
-        ]);
-        Ok(self.writer.write(&columns)?)
+        lines.iter().for_each(|line| self.statuses.add(line.status));
+        for (by, count) in &mut self.placed {
+            *count += lines.iter().filter(|line| line.place.by == *by).count() as u64;
+        }
+        self.table.write(&sheet(self.columns, &lines))
     }
+}
+
+fn sheet<'a>((user, list, item): (&'a str, Option<&'a str>, &'a str), lines: &'a [Line<'a>]) -> Sheet<'a> {
+    let mut sheet = Sheet::default().ids(user, lines.iter().map(|line| line.user));
+    if let Some(list) = list {
+        sheet = sheet.ids(list, lines.iter().filter_map(|line| line.list));
+    }
+    sheet
+        .ids(item, lines.iter().map(|line| line.item))
+        .counts("rank", lines.iter().map(|line| line.rank))
+        .doubles("relevance", lines.iter().map(|line| line.candidate.relevance))
+        .signed("score", lines.iter().map(|line| line.place.score))
+        .signed("familiarity", lines.iter().map(|line| line.familiarity))
+        .counts("times_seen", lines.iter().map(|line| line.candidate.times_seen))
+        .times("last_seen", lines.iter().map(|line| line.last_seen))
+        .words("placed_by", lines.iter().map(|line| name(line.place.by)))
+        .words("status", lines.iter().map(|line| line.status.name()))
 }
 
 fn name(by: By) -> &'static str {

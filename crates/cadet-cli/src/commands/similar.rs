@@ -1,40 +1,32 @@
 //! `cadet similar`: the items whose audiences are most like an item's.
 
 use anyhow::Result;
-use cadet::{IdRef, explain, store};
-use cadet_data::{Kind, Values};
+use cadet::{IdRef, ask, store};
 use serde_json::json;
 
-use super::{find_scored, id_json, refuse_without_signal};
-use crate::args::{Global, Similar};
+use super::{refuse_without_signal, worded};
+use crate::args::{Global, Similar, UserFlags};
 use crate::output;
+use crate::sheet::{self, Sheet, id_json};
 
 pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
-    let task = find_scored(&model, &args.item)?;
-    let near = explain::nearest(&model, task, args.number)?;
-    let names: Vec<IdRef<'_>> = near.iter().map(|(t, _)| model.items.name(t.0)).collect();
-    let cosines: Vec<f32> = near.iter().map(|(_, cosine)| *cosine).collect();
-    let sizes: Vec<u32> =
-        near.iter().map(|(t, _)| model.exposures.audience(*t).instances.len() as u32).collect();
-    if let Some(path) = &args.out {
-        let columns = [("item_id", Kind::Id), ("cosine", Kind::F32), ("users", Kind::U32)];
-        let mut writer = output::table_file(path, &columns, global)?;
-        writer.write(&[Values::Id(&names), Values::F32(&cosines), Values::U32(&sizes)])?;
-        return output::finish_table(writer, path, global);
+    let found = ask::similar(&model, IdRef::from_text(&args.item), args.number)
+        .map_err(worded(&model, &UserFlags::default()))?;
+    let sheet = Sheet::default()
+        .ids("item_id", found.near.iter().map(|near| near.item))
+        .signed("cosine", found.near.iter().map(|near| near.cosine))
+        .counts("users", found.near.iter().map(|near| near.users));
+    match &args.out {
+        Some(path) => sheet::write(path, &sheet, global),
+        None if global.json => {
+            output::print_json(&json!({"item_id": id_json(found.item), "similar": sheet.json()}))
+        }
+        None => output::print(&format!(
+            "Items whose audiences are most like that of {}:\n\n{}",
+            found.item,
+            sheet.text()
+        )),
     }
-    let rows = names.iter().zip(cosines.iter().zip(&sizes));
-    if global.json {
-        let rows: Vec<_> = rows
-            .map(|(name, (cosine, users))| json!({"item_id": id_json(*name), "cosine": cosine, "users": users}))
-            .collect();
-        return output::print_json(&json!({"item_id": id_json(model.items.name(task.0)), "similar": rows}));
-    }
-    let rows: Vec<Vec<String>> = rows
-        .map(|(name, (cosine, users))| vec![name.to_string(), format!("{cosine:+.3}"), output::count(*users)])
-        .collect();
-    let mut text = format!("Items whose audiences are most like that of {}:\n\n", args.item);
-    text += &output::table(&["item", "cosine", "users"], &rows);
-    output::print(&text)
 }

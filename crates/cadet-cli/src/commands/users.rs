@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use cadet::model::Model;
 use cadet::users::{Others, Users};
-use cadet::{At, Error, IdRef, Ids, Instances};
+use cadet::{At, Error, Ids, Instances};
 use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
 
 use super::columns;
@@ -25,20 +25,15 @@ pub(crate) fn read<'a>(model: &'a Model, flags: &UserFlags, log: &LogFlags) -> R
     Ok(Users::with(model, others))
 }
 
-/// A user by the name people typed.
-pub(crate) fn find(users: &Users<'_>, name: &str, flags: &UserFlags) -> Result<u32> {
-    let found = users.find(IdRef::from_text(name));
-    found.ok_or_else(|| {
-        let given = flags.users.is_some() || !flags.exposures.is_empty();
-        let how = match (&users.model().factors, given) {
-            (_, true) => "and what was given makes nobody of that name known",
-            (Some(_), false) => "--exposures makes others known, by what they saw",
-            (None, false) => "--users makes others known, by their features",
-        };
-        let known = output::count(users.model().users.len());
-        let why = format!("unknown user {name:?}: the model knows {known}; {how}");
-        Error::config("--user", why).into()
-    })
+/// Why a user is unknown, and what would change that.
+pub(super) fn unknown(id: &str, model: &Model, flags: &UserFlags) -> String {
+    let given = flags.users.is_some() || !flags.exposures.is_empty();
+    let how = match (&model.factors, given) {
+        (_, true) => "and what was given makes nobody of that name known",
+        (Some(_), false) => "--exposures makes others known, by what they saw",
+        (None, false) => "--users makes others known, by their features",
+    };
+    format!("unknown user {id:?}: the model knows {}; {how}", output::count(model.users.len()))
 }
 
 /// Reads features of users that a model is to score, and makes them ready for its net. A model that learned its features
@@ -71,16 +66,15 @@ pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags, instead: &str) -
     Ok((table.ids, table.features))
 }
 
-/// Folds users in from their own exposures, with the item side as it is; `None` where nobody can be.
+/// Reads what other users saw, and says who of them stays unknown.
 fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<Others>> {
-    let Some(factors) = &model.factors else {
+    if model.factors.is_none() {
         let why = "this model takes users' features from a file: give --users";
         return Err(Error::config("--exposures", why).into());
-    };
-    let columns = columns(log, &flags.events);
+    }
     let settings = &model.manifest.settings;
     let options = ReadOptions {
-        columns,
+        columns: columns(log, &flags.events),
         skip_bad: log.skip_bad,
         half_life: settings.half_life,
         now: settings.half_life.map(|_| model.manifest.data.latest),
@@ -90,45 +84,22 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
     let read = read_exposures_into(Ids::new(), model.items.clone(), &flags.exposures, &options, &|_| {})
         .map_err(|e| log.hint(e))?;
     output::warn_skipped(&read.skipped);
-    // The model's own users have their features from all that was trained on.
-    let keep: Vec<bool> =
-        (0..read.users.len() as u32).map(|u| model.users.get(read.users.name(u)).is_none()).collect();
-    let mut ids = Ids::new();
-    for u in (0..read.users.len() as u32).filter(|u| keep[*u as usize]) {
-        ids.intern(read.users.name(u))?;
+    let (others, left_out) = Others::from_exposures(model, &read.users, &read.exposures)?;
+    let reasons = [
+        (left_out.known_users, "user", "of --exposures: the model's own, with the features they have"),
+        (
+            left_out.untrained_pairs,
+            "pair",
+            "of --exposures are to items that were not there in training: users' features are learned from the others",
+        ),
+        (
+            left_out.unknown_users,
+            "user",
+            "of --exposures saw no item that was there in training, and stay unknown",
+        ),
+    ];
+    for (count, what, why) in reasons.into_iter().filter(|(count, ..)| *count > 0) {
+        tracing::warn!("{} {why}", output::many(count, what));
     }
-    let known = read.users.len() - ids.len();
-    if known > 0 {
-        tracing::warn!(
-            "{} of --exposures: the model's own, with the features they have",
-            output::many(known, "user")
-        );
-    }
-    // Only items that were trained on have a vector to fold in with.
-    let exposures = read.exposures.keep_instances(&keep);
-    let usable = exposures.filter(|task, _| factors.vector(task.0).is_some());
-    let lost = exposures.len() - usable.len();
-    if lost > 0 {
-        tracing::warn!(
-            "{} of --exposures are to items that were not there in training: users' features are learned from the others",
-            output::many(lost, "pair")
-        );
-    }
-    let mut has_some = vec![false; ids.len()];
-    usable.instances().iter().for_each(|u| has_some[*u as usize] = true);
-    let without = has_some.iter().filter(|some| !**some).count();
-    if without > 0 {
-        tracing::warn!(
-            "{} of --exposures saw no item that was there in training, and stay unknown",
-            output::many(without, "user")
-        );
-    }
-    let mut others = Ids::new();
-    for u in (0..ids.len() as u32).filter(|u| has_some[*u as usize]) {
-        others.intern(ids.name(u))?;
-    }
-    if others.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Others::folded_in(model, others, exposures.keep_instances(&has_some))?))
+    Ok(others)
 }

@@ -1,0 +1,182 @@
+//! What can a model be asked? One file per question; all are asked by id and answered in [`Row`]s.
+//!
+//! ```
+//! # use cadet::{IdRef, pipeline, settings::Settings, synth::WorldConfig, trainer::Unwatched};
+//! use cadet::{ask::{Ask, Status}, users::Users};
+//!
+//! # fn main() -> cadet::Result<()> {
+//! # let world = WorldConfig { users: 300, items: 20, exposures: 4_000, ..WorldConfig::default() }.make()?;
+//! # let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
+//! # let model = pipeline::fit(world.log()?, &settings, &mut Unwatched)?;
+//! let users = Users::of(&model);
+//! let ask = Ask::new(&users)?;
+//! let (user, item) = (model.users.name(3), model.items.name(7));
+//! let rows = ask.score(&[(user, item), (user, IdRef::Str("no such item"))])?;
+//! assert_eq!(rows[1].status, Status::UnknownItem);
+//! # Ok(())
+//! # }
+//! ```
+
+mod audience;
+mod explain;
+mod fresh;
+mod score;
+mod similar;
+mod status;
+mod user;
+
+pub use audience::{Audience, AudienceQuestion, Chosen};
+pub use explain::Explained;
+pub use fresh::{Flagged, Fresh};
+pub use score::{Order, Top};
+pub use similar::{Near, Similar, similar};
+pub use status::Status;
+pub use user::UserAnswer;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::exposures::TaskId;
+use crate::ids::IdRef;
+use crate::model::Model;
+use crate::scorer::{Scorer, Verdict};
+use crate::users::Users;
+use crate::{Error, Result};
+
+/// Rows held at once while many items are asked about side by side.
+const ROWS: usize = 1 << 22;
+
+/// What is said about a (user, item) pair.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row<'a> {
+    /// The user's id, as it was asked for.
+    pub user: IdRef<'a>,
+    /// The item's id, as it was asked for.
+    pub item: IdRef<'a>,
+    /// `None` where the status says that there is no score.
+    pub verdict: Option<Verdict>,
+    /// The chance that the user's next exposure is this item; `None` also where the model is not normalised.
+    pub propensity: Option<f32>,
+    /// How often this very user saw the item.
+    pub times_seen: u32,
+    /// When last, in seconds since 1970; `None` where that never was or is not known.
+    pub last_seen: Option<u32>,
+    /// Whether the pair could be scored.
+    pub status: Status,
+}
+
+/// Which end of a list comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The least familiar.
+    Fresh,
+    /// The most familiar.
+    Common,
+}
+
+impl Mode {
+    /// Keeps the first of a list, in order; equals stay in order of their indices.
+    fn first<T>(self, list: &mut Vec<T>, number: usize, key: impl Fn(&T) -> (f32, u32)) {
+        let sign = if self == Mode::Common { -1.0 } else { 1.0 };
+        let by = |a: &T, b: &T| {
+            let ((a, i), (b, j)) = (key(a), key(b));
+            (sign * a).total_cmp(&(sign * b)).then(i.cmp(&j))
+        };
+        if (1..list.len()).contains(&number) {
+            list.select_nth_unstable_by(number - 1, by);
+        }
+        list.truncate(number);
+        list.sort_unstable_by(by);
+    }
+}
+
+/// Answers questions about a model and some users.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    users: &'a Users<'a>,
+    scorer: Scorer<'a>,
+    /// Of the exposures, item by item.
+    shares: Vec<f64>,
+}
+
+impl<'a> Ask<'a> {
+    /// Ready to answer about these users and the items of their model.
+    pub fn new(users: &'a Users<'a>) -> Result<Self> {
+        Ok(Self { users, scorer: Scorer::new(users)?, shares: users.model().shares() })
+    }
+
+    /// Asks about every item that can be scored, some of them side by side, and hands the answers over in order.
+    pub fn each_item<T: Send, E: From<Error>>(
+        &self,
+        question: impl Fn(IdRef<'a>) -> Result<T> + Sync,
+        mut take: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let items = self.model().scored();
+        let threads = rayon::current_num_threads();
+        let side_by_side = (ROWS / self.users.len().max(1)).clamp(threads, 4 * threads);
+        for group in items.chunks(side_by_side) {
+            let answers: Vec<T> = group
+                .par_iter()
+                .map(|item| question(self.model().items.name(item.0)))
+                .collect::<Result<_>>()?;
+            answers.into_iter().try_for_each(&mut take)?;
+        }
+        Ok(())
+    }
+
+    fn model(&self) -> &'a Model {
+        self.users.model()
+    }
+
+    /// A user's index, or why there is none.
+    fn find_user(&self, id: IdRef<'_>) -> Result<u32> {
+        self.users.find(id).ok_or_else(|| Status::UnknownUser.refuses(id))
+    }
+
+    /// The row of a pair that has a score.
+    fn row(&self, user: u32, item: TaskId, verdict: Verdict) -> Row<'a> {
+        let (times_seen, last_seen) = self.seen(user, item);
+        Row {
+            user: self.users.name(user),
+            item: self.model().items.name(item.0),
+            verdict: Some(verdict),
+            propensity: self.propensity(item, verdict.familiarity),
+            times_seen,
+            last_seen,
+            status: Status::of(self.model(), Some(user), Some(item)),
+        }
+    }
+
+    fn seen(&self, user: u32, item: TaskId) -> (u32, Option<u32>) {
+        let (times, last) = self.users.seen(user, item);
+        (times, (last > 0).then_some(last))
+    }
+
+    /// m·e^r, where the model makes these add up to 1.
+    fn propensity(&self, item: TaskId, familiarity: f32) -> Option<f32> {
+        // Above 1 by no more than rounding.
+        let propensity = (self.shares[item.0 as usize] * f64::from(familiarity).exp()).min(1.0) as f32;
+        (!self.model().log_sums.is_empty()).then_some(propensity)
+    }
+}
+
+/// An item's index, or why there is none.
+fn find_item(model: &Model, id: IdRef<'_>) -> Result<TaskId> {
+    model.items.get(id).map(TaskId).ok_or_else(|| Status::UnknownItem.refuses(id))
+}
+
+/// An item that has an embedding to score with. Its standing alone is looked at: whether the model has a signal is
+/// [`refuse_without_signal`]'s question.
+fn find_scored(model: &Model, id: IdRef<'_>) -> Result<TaskId> {
+    let item = find_item(model, id)?;
+    match Status::of_item(model, item) {
+        Some(status) => Err(status.refuses(id)),
+        None => Ok(item),
+    }
+}
+
+/// Refuses to rank where a model has nothing to rank by.
+fn refuse_without_signal(model: &Model, id: IdRef<'_>) -> Result<()> {
+    if model.has_signal() { Ok(()) } else { Err(Status::NoSignal.refuses(id)) }
+}

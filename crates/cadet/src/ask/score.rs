@@ -1,0 +1,176 @@
+//! How familiar are these users with these items? For pairs, for all users of an item, or for the top items of users.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Ask, Mode, Row, Status, find_item};
+use crate::Error;
+use crate::Result;
+use crate::exposures::TaskId;
+use crate::ids::{IdRef, Ids};
+use crate::scorer::Verdict;
+
+/// Scores held at once while the items of users are ranked.
+const RANKED: usize = 1 << 25;
+
+/// What top items are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// How typical the user is for the item, popularity divided out.
+    Familiarity,
+    /// How likely the item is the user's next exposure: popularity put back.
+    Propensity,
+}
+
+/// Which items of a user to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Top {
+    /// How many.
+    pub number: usize,
+    /// Sorted by what.
+    pub order: Order,
+    /// From which end.
+    pub mode: Mode,
+}
+
+/// A pair as it was asked for, and the indices that its ids stand for.
+struct Pair<'p> {
+    ids: (IdRef<'p>, IdRef<'p>),
+    user: Option<u32>,
+    item: Option<TaskId>,
+}
+
+impl<'a> Ask<'a> {
+    /// A row for each (user, item) pair, in order. Unknown ids do not fail: the row's status says so.
+    pub fn score<'p>(&self, pairs: &[(IdRef<'p>, IdRef<'p>)]) -> Result<Vec<Row<'p>>> {
+        let items = &self.model().items;
+        let pair = |ids: &(IdRef<'p>, IdRef<'p>)| Pair {
+            ids: *ids,
+            user: self.users.find(ids.0),
+            item: items.get(ids.1).map(TaskId),
+        };
+        self.answer(&pairs.iter().map(pair).collect::<Vec<_>>())
+    }
+
+    /// The same for pairs of indices into two lists of ids, so that each id is looked up once.
+    ///
+    /// # Errors
+    /// If an index is outside its list.
+    pub fn score_listed<'p>(
+        &self,
+        users: &'p Ids,
+        items: &'p Ids,
+        pairs: &[(u32, u32)],
+    ) -> Result<Vec<Row<'p>>> {
+        let found_users: Vec<_> =
+            (0..users.len() as u32).map(|u| (users.name(u), self.users.find(users.name(u)))).collect();
+        let found_items: Vec<_> = (0..items.len() as u32)
+            .map(|i| (items.name(i), self.model().items.get(items.name(i)).map(TaskId)))
+            .collect();
+        let outside = |what, list: &Ids, found: u32| Error::Shape {
+            what,
+            expected: list.len(),
+            found: found as usize + 1,
+        };
+        let pair = |(u, i): &(u32, u32)| {
+            let user = found_users.get(*u as usize).ok_or_else(|| outside("users of pairs", users, *u))?;
+            let item = found_items.get(*i as usize).ok_or_else(|| outside("items of pairs", items, *i))?;
+            Ok(Pair { ids: (user.0, item.0), user: user.1, item: item.1 })
+        };
+        self.answer(&pairs.iter().map(pair).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// A row for every user with an item, or for its first users.
+    pub fn score_item(&self, item: IdRef<'_>, first: Option<(Mode, usize)>) -> Result<Vec<Row<'a>>> {
+        let item = find_item(self.model(), item)?;
+        let users = self.users.all();
+        let Some((mode, number)) = first else {
+            let verdicts = self.scorer.task(item)?.verdicts(&users);
+            return Ok(users.iter().zip(verdicts).map(|(u, v)| self.row(*u, item, v)).collect());
+        };
+        self.first_users(item, &users, mode, number)
+    }
+
+    /// The first of these users of an item.
+    pub(super) fn first_users(
+        &self,
+        item: TaskId,
+        users: &[u32],
+        mode: Mode,
+        number: usize,
+    ) -> Result<Vec<Row<'a>>> {
+        let verdicts = self.scorer.task(item)?.verdicts(users);
+        let mut found: Vec<(u32, Verdict)> = users.iter().copied().zip(verdicts).collect();
+        mode.first(&mut found, number, |(user, verdict)| (verdict.familiarity, *user));
+        Ok(found.into_iter().map(|(user, verdict)| self.row(user, item, verdict)).collect())
+    }
+
+    /// The top items of every user, handed over some users at a time: how many, and their rows.
+    pub fn each_top_items<E: From<Error>>(
+        &self,
+        top: &Top,
+        mut take: impl FnMut(usize, Vec<Row<'a>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let items = self.model().scored();
+        for block in self.users.all().chunks((RANKED / items.len().max(1)).clamp(16, 1024)) {
+            take(block.len(), self.top_items(&items, block, top)?)?;
+        }
+        Ok(())
+    }
+
+    fn top_items(&self, items: &[TaskId], users: &[u32], top: &Top) -> Result<Vec<Row<'a>>> {
+        let popularity: Vec<f32> = match top.order {
+            Order::Familiarity => vec![0.0; items.len()],
+            Order::Propensity => items.iter().map(|i| self.shares[i.0 as usize].ln() as f32).collect(),
+        };
+        let matrix = self.scorer.matrix(items, users);
+        // Of each user the first (index among the items, familiarity), best first.
+        let firsts: Vec<Vec<(u32, f32)>> = (0..users.len())
+            .into_par_iter()
+            .map(|u| {
+                let column = (0..items.len()).map(|i| (i as u32, matrix[i * users.len() + u]));
+                let mut column: Vec<(u32, f32)> = column.collect();
+                top.mode.first(&mut column, top.number, |(i, f)| (f + popularity[*i as usize], *i));
+                column
+            })
+            .collect();
+        let rows = users.par_iter().zip(firsts).map(|(user, first)| {
+            let row = |(i, familiarity): (u32, f32)| {
+                let item = items[i as usize];
+                Ok(self.row(*user, item, self.scorer.task(item)?.verdict(familiarity)))
+            };
+            first.into_iter().map(row).collect::<Result<Vec<_>>>()
+        });
+        Ok(rows.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    fn answer<'p>(&self, pairs: &[Pair<'p>]) -> Result<Vec<Row<'p>>> {
+        let row = |pair: &Pair<'p>| {
+            let both = pair.user.zip(pair.item);
+            let (times_seen, last_seen) = both.map_or((0, None), |(user, item)| self.seen(user, item));
+            let status = Status::of(self.model(), pair.user, pair.item);
+            let (user, item) = pair.ids;
+            Row { user, item, verdict: None, propensity: None, times_seen, last_seen, status }
+        };
+        let mut rows: Vec<Row<'p>> = pairs.par_iter().map(row).collect();
+        // One item at a time: what it brings to the net is worked out once.
+        let scored = rows.iter().zip(pairs).enumerate().filter(|(_, (row, _))| row.status.is_scored());
+        let mut order: Vec<(TaskId, u32, usize)> =
+            scored.filter_map(|(i, (_, pair))| Some((pair.item?, pair.user?, i))).collect();
+        order.sort_by_key(|(item, _, _)| *item);
+        let groups: Vec<_> = order.chunk_by(|a, b| a.0 == b.0).collect();
+        let verdicts: Vec<Vec<Verdict>> = groups
+            .par_iter()
+            .map(|group| {
+                let users: Vec<u32> = group.iter().map(|(_, user, _)| *user).collect();
+                Ok(self.scorer.task(group[0].0)?.verdicts(&users))
+            })
+            .collect::<Result<_>>()?;
+        for ((item, _, i), verdict) in order.iter().zip(verdicts.into_iter().flatten()) {
+            rows[*i].verdict = Some(verdict);
+            rows[*i].propensity = self.propensity(*item, verdict.familiarity);
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,313 @@
+//! The questions that a model can be asked, by id.
+#![allow(missing_docs)]
+
+mod worlds;
+
+use std::sync::OnceLock;
+
+use cadet::ask::{Ask, AudienceQuestion, Chosen, Mode, Order, Row, Status, Top, similar};
+use cadet::decide::Rule;
+use cadet::items::{Arrivals, add};
+use cadet::model::{Model, Standing};
+use cadet::settings::Settings;
+use cadet::users::{LeftOut, Others, Users};
+use cadet::{Error, ExposuresBuilder, IdRef, Ids};
+use worlds::*;
+
+const RARE: IdRef<'static> = IdRef::Int(30);
+const EMPTY: IdRef<'static> = IdRef::Str("empty");
+const NOBODY: IdRef<'static> = IdRef::Str("nobody");
+const NOTHING: IdRef<'static> = IdRef::Str("nothing");
+
+/// Features are learned; item 30 has too few exposures to be trained on.
+fn model() -> &'static Model {
+    static MODEL: OnceLock<Model> = OnceLock::new();
+    MODEL.get_or_init(|| {
+        let mut builder = ExposuresBuilder::new();
+        for (task, audience) in tiny_world(5).exposures.audiences() {
+            for (i, user) in audience.instances.iter().enumerate() {
+                (0..audience.count(i)).for_each(|_| builder.push(task.0, *user));
+            }
+        }
+        builder.push(30, 4);
+        let settings = Settings { min_exposures: 2, ..tiny_settings() };
+        let model = fit(log(builder.build(31, 300).unwrap(), None), &settings).unwrap();
+        assert!(model.has_signal() && model.factors.is_some());
+        model
+    })
+}
+
+/// The same with an item that nobody has seen.
+fn grown() -> Model {
+    let mut model = model().clone();
+    let (users, mut items) = (model.users.clone(), model.items.clone());
+    items.intern(EMPTY).unwrap();
+    let exposures = ExposuresBuilder::new().build(items.len(), users.len()).unwrap();
+    let (features, events, unknown_user_events, sources) = (None, vec![], 0, vec![]);
+    add(&mut model, Arrivals { users, items, exposures, features, events, unknown_user_events, sources })
+        .unwrap();
+    model
+}
+
+fn silent() -> Model {
+    let mut model = model().clone();
+    model.manifest.signal = false;
+    model
+}
+
+fn id(number: u32) -> IdRef<'static> {
+    IdRef::Int(number.into())
+}
+
+fn familiarity(row: &Row<'_>) -> f32 {
+    row.verdict.unwrap().familiarity
+}
+
+fn refused<T: std::fmt::Debug>(answer: cadet::Result<T>) -> Status {
+    let error = answer.unwrap_err();
+    assert!(!error.to_string().contains("--"), "a flag in {error}");
+    let Error::NoAnswer { status, .. } = error else { panic!("{error}") };
+    status
+}
+
+#[test]
+fn every_status_has_its_pair() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let rows = ask
+        .score(&[
+            (id(4), id(3)),
+            (NOBODY, id(3)),
+            (id(4), NOTHING),
+            (NOBODY, NOTHING),
+            (id(4), RARE),
+            (NOBODY, RARE),
+        ])
+        .unwrap();
+    use Status::*;
+    let found: Vec<Status> = rows.iter().map(|row| row.status).collect();
+    assert_eq!(found, [Ok, UnknownUser, UnknownItem, UnknownItem, UntrainedItem, UntrainedItem]);
+    for row in &rows {
+        assert_eq!(row.verdict.is_some(), row.status == Ok);
+        assert_eq!(row.propensity.is_some(), row.status == Ok);
+    }
+    assert_eq!((rows[4].times_seen, rows[5].times_seen), (1, 0), "counts need no score");
+    assert_eq!((rows[1].user, rows[2].item), (NOBODY, NOTHING), "ids come out as they went in");
+
+    let grown = grown();
+    let users = Users::of(&grown);
+    let rows = Ask::new(&users).unwrap().score(&[(id(4), EMPTY), (NOBODY, EMPTY)]).unwrap();
+    assert_eq!((rows[0].status, rows[1].status), (NoExposure, UnknownUser));
+    assert_eq!((familiarity(&rows[0]), rows[0].propensity), (0.0, Some(0.0)));
+
+    let silent = silent();
+    let users = Users::of(&silent);
+    let rows = Ask::new(&users).unwrap().score(&[(id(4), id(3)), (NOBODY, id(3))]).unwrap();
+    assert_eq!((rows[0].status, rows[1].status), (NoSignal, UnknownUser));
+    assert!(rows[0].verdict.is_some());
+    for status in Status::ALL {
+        assert_eq!(serde_json::to_value(status).unwrap(), status.name());
+    }
+}
+
+#[test]
+fn one_pair_is_what_a_batch_says() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    // Mixed up, with repeats and with ids that nobody knows in between.
+    let (mut user_ids, mut item_ids) = (numbered(300), numbered(31));
+    user_ids.intern(NOBODY).unwrap();
+    item_ids.intern(NOTHING).unwrap();
+    let indices: Vec<(u32, u32)> = (0..500).map(|i| (i * 8 % 301, i * 11 % 32)).collect();
+    let pairs: Vec<_> = indices.iter().map(|(u, i)| (user_ids.name(*u), item_ids.name(*i))).collect();
+    let batch = ask.score(&pairs).unwrap();
+    assert_eq!(batch, ask.score_listed(&user_ids, &item_ids, &indices).unwrap());
+    assert_eq!(batch.len(), pairs.len());
+    for (row, pair) in batch.iter().zip(&pairs) {
+        assert_eq!((row.user, row.item), *pair);
+        assert_eq!(ask.score(&[*pair]).unwrap(), [*row]);
+    }
+    assert!(batch.iter().any(|row| row.status == Status::UnknownUser));
+    let outside = ask.score_listed(&user_ids, &item_ids, &[(0, 0), (301, 0)]);
+    assert!(matches!(outside, Err(Error::Shape { .. })), "{outside:?}");
+    assert!(ask.score(&[]).unwrap().is_empty());
+    let of_item = ask.score_item(id(3), None).unwrap();
+    let pairs: Vec<_> = (0..300).map(|u| (id(u), id(3))).collect();
+    assert_eq!(of_item, ask.score(&pairs).unwrap());
+}
+
+#[test]
+fn the_top_is_the_top_of_all() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let by = |mode: Mode| if mode == Mode::Fresh { 1.0 } else { -1.0 };
+    for (mode, order) in [(Mode::Fresh, Order::Familiarity), (Mode::Common, Order::Propensity)] {
+        let mut tops = Vec::new();
+        let mut asked = 0;
+        ask.each_top_items(&Top { number: 4, order, mode }, |users, rows| -> cadet::Result<()> {
+            asked += users;
+            tops.extend(rows);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!((asked, tops.len()), (300, 1_200));
+        for top in tops.chunks_exact(4).step_by(37) {
+            let pairs: Vec<_> = (0..30).map(|i| (top[0].user, id(i))).collect();
+            let mut all = ask.score(&pairs).unwrap();
+            let key = |row: &Row<'_>| match order {
+                Order::Familiarity => familiarity(row),
+                Order::Propensity => row.propensity.unwrap(),
+            };
+            all.sort_by(|a, b| (by(mode) * key(a)).total_cmp(&(by(mode) * key(b))));
+            assert_eq!(top, &all[..4]);
+        }
+        let mut all = ask.score_item(id(3), None).unwrap();
+        all.sort_by(|a, b| (by(mode) * familiarity(a)).total_cmp(&(by(mode) * familiarity(b))));
+        assert_eq!(ask.score_item(id(3), Some((mode, 5))).unwrap(), all[..5]);
+    }
+    let mut items = Vec::new();
+    let take = |rows: Vec<Row<'_>>| -> cadet::Result<()> {
+        items.push(rows[0].item.to_string());
+        Ok(())
+    };
+    ask.each_item(|item| ask.score_item(item, Some((Mode::Fresh, 1))), take).unwrap();
+    assert_eq!(items, (0..30).map(|i| i.to_string()).collect::<Vec<_>>(), "in order, the untrained left out");
+}
+
+#[test]
+fn an_audience_is_chosen_among_those_asked_for() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let all = Chosen::new(&users, None, 0);
+    let question = AudienceQuestion { mode: Mode::Fresh, number: 5, exclude_seen: false, among: &all };
+    let found = ask.audience(id(3), &question).unwrap();
+    assert_eq!(found.rows, ask.score_item(id(3), Some((Mode::Fresh, 5))).unwrap());
+    assert_eq!((found.item, found.standing), (id(3), Standing::Trained));
+    let common = AudienceQuestion { mode: Mode::Common, number: 300, exclude_seen: true, ..question };
+    let found = ask.audience(id(3), &common).unwrap();
+    assert!(found.rows.len() < 300 && found.rows.iter().all(|row| row.times_seen == 0));
+
+    let mut named = Ids::new();
+    for name in [NOBODY, id(7), id(2), id(250)] {
+        named.intern(name).unwrap();
+    }
+    let among = Chosen::new(&users, Some(&named), 0);
+    assert_eq!((among.len(), among.known(), among.unknown()), (3, 3, 1));
+    let found = ask.audience(id(3), &AudienceQuestion { among: &among, ..question }).unwrap();
+    let mut names: Vec<_> = found.rows.iter().map(|row| row.user).collect();
+    names.sort();
+    assert_eq!(names, [id(2), id(7), id(250)]);
+    let nobody = Chosen::new(&users, Some(&named), 1_000);
+    assert_eq!((nobody.is_empty(), nobody.known()), (true, 3));
+    assert!(ask.audience(id(3), &AudienceQuestion { among: &nobody, ..question }).unwrap().rows.is_empty());
+    assert_eq!(refused(ask.audience(RARE, &question)), Status::UntrainedItem);
+    assert_eq!(refused(ask.audience(NOTHING, &question)), Status::UnknownItem);
+
+    // Of an item without exposures everybody is as familiar as anybody else.
+    let grown = grown();
+    let users = Users::of(&grown);
+    let ask = Ask::new(&users).unwrap();
+    let found = ask.audience(EMPTY, &question).unwrap();
+    assert_eq!(found.standing, Standing::Empty);
+    assert!(found.rows.iter().all(|row| row.status == Status::NoExposure && familiarity(row) == 0.0));
+    assert_eq!(refused(ask.fresh(EMPTY, Rule::Quantile(0.1), false)), Status::NoExposure);
+    assert_eq!(refused(similar(&grown, EMPTY, 3)), Status::NoExposure);
+}
+
+#[test]
+fn a_user_has_two_ends() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let found = ask.user(id(4), 6).unwrap();
+    assert_eq!((found.user, found.tired.len(), found.fresh.len()), (id(4), 6, 6));
+    assert!(found.tired.iter().all(|row| row.times_seen > 0));
+    assert!(found.fresh.iter().all(|row| row.times_seen == 0));
+    assert!(found.tired.is_sorted_by(|a, b| familiarity(a) >= familiarity(b)));
+    assert!(found.fresh.is_sorted_by(|a, b| familiarity(a) <= familiarity(b)));
+    let pairs: Vec<_> = found.tired.iter().map(|row| (row.user, row.item)).collect();
+    assert_eq!(found.tired, ask.score(&pairs).unwrap());
+    assert_eq!(refused(ask.user(NOBODY, 6)), Status::UnknownUser);
+}
+
+#[test]
+fn the_flagged_are_fresh_by_the_rule() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let found = ask.fresh(id(3), Rule::Quantile(0.2), false).unwrap();
+    assert_eq!((found.tested, found.item), (300, id(3)));
+    let below = |row: &&Row<'_>| row.verdict.unwrap().quantile <= 0.2;
+    let all = ask.score_item(id(3), None).unwrap();
+    assert_eq!(found.users.len(), all.iter().filter(below).count());
+    assert!(found.users.is_sorted_by(|a, b| familiarity(&a.row) <= familiarity(&b.row)));
+    let unseen = ask.fresh(id(3), Rule::FalseDiscovery(0.9), true).unwrap();
+    assert!(unseen.tested < 300 && unseen.users.iter().all(|user| user.row.times_seen == 0));
+    assert!(unseen.users.iter().all(|user| user.adjusted_p >= unseen.first_rate.unwrap()));
+    assert!(matches!(ask.fresh(id(3), Rule::Quantile(2.0), false), Err(Error::Config { .. })));
+}
+
+#[test]
+fn a_pair_is_explained_beside_similar_items() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let near = similar(model(), id(3), 4).unwrap();
+    assert_eq!((near.item, near.near.len()), (id(3), 4));
+    assert!(near.near.is_sorted_by(|a, b| a.cosine >= b.cosine));
+    let found = ask.explain(id(4), id(3), 4).unwrap();
+    assert_eq!([found.row], ask.score(&[(id(4), id(3))]).unwrap()[..]);
+    assert!((found.parts.sum() - f64::from(familiarity(&found.row))).abs() < 1e-3);
+    assert_eq!(found.near.iter().map(|(near, _)| *near).collect::<Vec<_>>(), near.near);
+    assert!(found.near.iter().all(|(near, row)| (row.user, row.item) == (id(4), near.item)));
+    assert_eq!(refused(ask.explain(NOBODY, id(3), 4)), Status::UnknownUser);
+    assert_eq!(refused(ask.explain(id(4), RARE, 4)), Status::UntrainedItem);
+}
+
+#[test]
+fn nothing_is_ranked_without_a_signal() {
+    let model = silent();
+    let users = Users::of(&model);
+    let ask = Ask::new(&users).unwrap();
+    let all = Chosen::new(&users, None, 0);
+    let question = AudienceQuestion { mode: Mode::Fresh, number: 5, exclude_seen: false, among: &all };
+    let refusals = [
+        refused(ask.audience(id(3), &question)),
+        refused(ask.user(id(3), 5)),
+        refused(ask.fresh(id(3), Rule::Quantile(0.1), false)),
+        refused(ask.explain(id(3), id(3), 5)),
+        refused(similar(&model, id(3), 5)),
+    ];
+    assert_eq!(refusals, [Status::NoSignal; 5]);
+}
+
+#[test]
+fn unknown_users_are_known_by_what_they_saw() {
+    let model = model();
+    let mut ids = Ids::new();
+    for name in [IdRef::Str("new"), IdRef::Str("lost"), id(4), IdRef::Str("other")] {
+        ids.intern(name).unwrap();
+    }
+    let mut builder = ExposuresBuilder::new();
+    // Items 31 and up are not the model's; "lost" saw no other.
+    for (item, user) in [(2, 0), (5, 0), (31, 0), (31, 1), (3, 2), (31, 2), (7, 3)] {
+        builder.push(item, user);
+    }
+    let exposures = builder.build(32, 4).unwrap();
+    let (others, left_out) = Others::from_exposures(model, &ids, &exposures).unwrap();
+    assert_eq!(left_out, LeftOut { known_users: 1, untrained_pairs: 2, unknown_users: 1 });
+    let users = Users::with(model, others);
+    assert_eq!(users.len(), 302);
+    let ask = Ask::new(&users).unwrap();
+    let pairs: Vec<_> = (0..4).map(|u| (ids.name(u), id(2))).collect();
+    let rows = ask.score(&pairs).unwrap();
+    let found: Vec<_> = rows.iter().map(|row| (row.status, row.times_seen)).collect();
+    let seen = users.seen(4, cadet::TaskId(2)).0;
+    assert_eq!(found, [(Status::Ok, 1), (Status::UnknownUser, 0), (Status::Ok, seen), (Status::Ok, 0)]);
+    // The model's own keep what they have.
+    let before = Users::of(model);
+    assert_eq!(Ask::new(&before).unwrap().score(&pairs[2..3]).unwrap(), rows[2..3]);
+
+    let (nobody, left_out) =
+        Others::from_exposures(model, &ids, &exposures.filter(|item, _| item.0 == 31)).unwrap();
+    assert!(nobody.is_none());
+    assert_eq!(left_out.unknown_users, 3);
+    assert!(matches!(Others::from_exposures(model, &Ids::new(), &exposures), Err(Error::Shape { .. })));
+}
