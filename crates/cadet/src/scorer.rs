@@ -289,13 +289,22 @@ impl<'a> Scorer<'a> {
 
     /// The familiarity of some users with a task: those who have seen it are judged without that.
     pub fn familiarity(&self, task: TaskId, users: &[u32]) -> Vec<f32> {
+        self.familiarity_in(&mut self.workspace(), task, users)
+    }
+
+    /// Memory for [`TaskScorer::verdicts_in`], to be used again and again.
+    pub fn workspace(&self) -> Workspace {
+        self.model().ratio.workspace()
+    }
+
+    fn familiarity_in(&self, work: &mut Workspace, task: TaskId, users: &[u32]) -> Vec<f32> {
         let ratio = &self.model().ratio;
         let mut out = vec![0.0; users.len()];
         let everybody =
             users.len() == self.halves.len() && users.iter().enumerate().all(|(i, u)| *u as usize == i);
         match everybody {
-            true => ratio.familiarity(task, &self.halves, &mut out),
-            false => ratio.familiarity(task, &self.halves.select(users), &mut out),
+            true => ratio.familiarity_in(work, task, &self.halves, &mut out),
+            false => ratio.familiarity_in(work, task, &self.halves.select(users), &mut out),
         }
         if users.is_sorted() {
             self.replace(task, self.users.rows_without(task, users).into_iter(), |i| users[i], &mut out);
@@ -358,10 +367,15 @@ impl<'a> Scorer<'a> {
 impl TaskScorer<'_> {
     /// Verdicts for users.
     pub fn verdicts(&self, users: &[u32]) -> Vec<Verdict> {
+        self.verdicts_in(&mut self.scorer.workspace(), users)
+    }
+
+    /// [`TaskScorer::verdicts`] in memory that is used again and again.
+    pub fn verdicts_in(&self, work: &mut Workspace, users: &[u32]) -> Vec<Verdict> {
         if self.empty {
             return vec![POPULATION; users.len()];
         }
-        self.scorer.familiarity(self.task, users).into_iter().map(|f| self.verdict(f)).collect()
+        self.scorer.familiarity_in(work, self.task, users).into_iter().map(|f| self.verdict(f)).collect()
     }
 
     /// The verdict on a familiarity.

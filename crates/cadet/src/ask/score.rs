@@ -162,10 +162,13 @@ impl<'a> Ask<'a> {
         let groups: Vec<_> = order.chunk_by(|a, b| a.0 == b.0).collect();
         let verdicts: Vec<Vec<Verdict>> = groups
             .par_iter()
-            .map(|group| {
-                let users: Vec<u32> = group.iter().map(|(_, user, _)| *user).collect();
-                Ok(self.scorer.task(group[0].0)?.verdicts(&users))
-            })
+            .map_init(
+                || self.scorer.workspace(),
+                |work, group| {
+                    let users: Vec<u32> = group.iter().map(|(_, user, _)| *user).collect();
+                    Ok(self.scorer.task(group[0].0)?.verdicts_in(work, &users))
+                },
+            )
             .collect::<Result<_>>()?;
         for ((item, _, i), verdict) in order.iter().zip(verdicts.into_iter().flatten()) {
             rows[*i].verdict = Some(verdict);
