@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use cadet::Error;
 use cadet_data::source::{Format, is_dash};
 use cadet_data::{Kind, Skipped, TableWriter};
+use clap::error::{ContextKind, ContextValue};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Global;
@@ -114,6 +115,13 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
         // A help that was cut short is no failure.
         let _ = write!(std::io::stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
+    }
+    if let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == clap::error::ErrorKind::UnknownArgument
+        && let Some(key) = typed.strip_prefix("--").and_then(crate::settings::key_of)
+    {
+        complain(&format!("{typed} is a setting of train: give it as --set {key}=VALUE"));
+        return ExitCode::from(2);
     }
     let text = if missing { "a command is missing".to_owned() } else { error.to_string() };
     let said = text.split("\n\nUsage:").next().unwrap_or(&text);

@@ -12,7 +12,7 @@ fn json(place: &Place, args: &str) -> Value {
 }
 
 /// Enough training for two camps to be told apart, in well under a second.
-const TRAIN: &str = "--epochs 20 --seed-epochs 12 --hidden 16,16 --seed-tasks 8 --batch 128 --learning-rate 0.01 --patience 0";
+const TRAIN: &str = "--epochs 20 --set seed_epochs=12 --set hidden=16,16 --set seed_tasks=8 --set batch=128 --set learning_rate=0.01 --set patience=0";
 
 /// 240 users in two camps, 20 items, times over 100 days and ids of events; item names are `i0`, `i1`, …
 fn timed_log(place: &Place) {
@@ -142,7 +142,7 @@ fn what_cannot_be_placed_is_said() {
     let ran = place.run("items add m2 again.csv --out m3");
     assert!(ran.code == 0 && ran.err.contains("event_id"), "{}", ran.err);
     // Without a pre-embedding model.
-    place.ok(&format!("train log.csv --users users.csv --out random --init random {TRAIN}"));
+    place.ok(&format!("train log.csv --users users.csv --out random --set init=random {TRAIN}"));
     place.refused("items add random late.csv --out m4", &["pre-embedding", "learned embeddings"]);
     place.refused("items add model missing.csv --out m4", &["missing.csv"]);
     place.refused("items add model late.csv --out users.csv", &["users.csv", "not a model folder"]);
