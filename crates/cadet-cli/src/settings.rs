@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use cadet::settings::Settings;
 use cadet::trainer::Schedule;
 use cadet::{At, Error};
+use cadet_data::Columns;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -37,7 +38,7 @@ const SETTINGS: [(&str, &str, &str); 32] = [
     ("epochs", "most passes over the exposures", ""),
     ("patience", "stop after so many epochs without a better one; 0 for never", ""),
     ("ensemble", "train so many nets and take the mean of what they say", ""),
-    ("refit", "train again on all users, once the best epoch is known", ""),
+    ("refit", "train again on all users at last, held-out ones too", ""),
     (
         "future",
         "also train on the past and measure on the last tenth of the exposures, where the log has times",
@@ -183,6 +184,30 @@ fn unknown(key: &str, others: &[&'static str]) -> String {
     format!("unknown key {key:?}: did you mean {:?}?", nearest.unwrap_or_default())
 }
 
+/// What the columns of a log can be called by in a settings file.
+const COLUMNS: [&str; 5] = ["user_col", "item_col", "weight_col", "timestamp_col", "event_col"];
+
+/// What the settings file calls the columns of the log.
+pub(crate) fn columns(config: Option<&Path>) -> Result<Columns> {
+    let (path, mut file) = read_config(config)?;
+    let mut name = |key: &str| match file.remove(key) {
+        None => Ok(None),
+        Some(Value::String(name)) => Ok(Some(name)),
+        Some(value) => {
+            Err(Error::data(&path, At::File, format!("{key} = {value}: expected the name of a column")))
+        }
+    };
+    let [user, item, weight, timestamp, event] = COLUMNS.map(&mut name);
+    let usual = Columns::default();
+    Ok(Columns {
+        user: user?.unwrap_or(usual.user),
+        item: item?.unwrap_or(usual.item),
+        weight: weight?,
+        timestamp: timestamp?,
+        event: event?,
+    })
+}
+
 /// The settings of this run.
 pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Settings> {
     let (path, mut file) = read_config(flags.config.as_deref())?;
@@ -199,8 +224,9 @@ pub(crate) fn resolve(flags: &SettingFlags, seed: Option<u64>) -> Result<Setting
     };
     let Value::Object(mut settings) = serde_json::to_value(start)? else { bail!("settings are not a table") };
     let mut drops = file.contains_key("drops");
-    for (key, value) in file {
-        let known = if settings.contains_key(&key) { Ok(()) } else { Err(unknown(&key, &["preset"])) };
+    let others = [&["preset"][..], &COLUMNS].concat();
+    for (key, value) in file.into_iter().filter(|(key, _)| !COLUMNS.contains(&key.as_str())) {
+        let known = if settings.contains_key(&key) { Ok(()) } else { Err(unknown(&key, &others)) };
         known
             .and_then(|()| set(&mut settings, &key, value))
             .map_err(|why| Error::data(&path, At::File, why))?;
@@ -358,7 +384,7 @@ mod tests {
         command.build();
         let train = command.find_subcommand_mut("train").unwrap();
         let help = train.render_help().to_string();
-        assert!(help.lines().count() <= 48, "{} lines", help.lines().count());
+        assert!(help.lines().count() <= 46, "{} lines", help.lines().count());
     }
 
     #[test]

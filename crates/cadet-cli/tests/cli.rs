@@ -243,7 +243,6 @@ fn bad_settings_and_usage_are_refused() {
     place.refused("train log.csv --out m --half-life 9", &["log.csv", "timestamp"]);
     place.refused("train log.csv --out m --set update=tasks", &["update", "joint"]);
     place.refused("train log.csv --out m --report .", &["--report", "not a file"]);
-    place.refused("score m log.csv --top 3 -o s.csv", &["--top", "--all"]);
     place.refused("train log.csv --out users.csv", &["users.csv", "not a model folder"]);
     place.refused("train log.csv --out /dev/null/m", &["/dev/null/m"]);
     place.write("cadet.toml", "hiden = [8]\n");

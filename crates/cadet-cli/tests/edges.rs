@@ -89,6 +89,7 @@ fn machines_get_json_wherever_they_ask_for_it() {
 fn what_would_be_ignored_is_refused() {
     let place = trained();
     place.refused("train log.csv --out m --set drops=5", &["drops", "schedule"]);
+    place.refused("score model log.csv --top 3 -o s.csv", &["--top", "--all"]);
     place.refused("train log.csv --out m --feature-cols a", &["--users"]);
     place.refused("score model --users - - -o s.csv", &["standard input", "once"]);
     place.refused("items", &["command"]);

@@ -518,3 +518,38 @@ fn what_is_typed_wrong_is_told_in_one_line() {
         &["r.html", "no folder no/such"],
     );
 }
+
+#[test]
+fn a_model_remembers_what_its_columns_were_called() {
+    let place = Place::new();
+    small_log(&place);
+    let log = fs::read_to_string(place.path("log.csv")).unwrap();
+    let log = log.replacen("user_id,item_id", "reader,article", 1).replace("\"í, ", "a").replace('"', "");
+    place.write("news.csv", &log);
+    place.write("cadet.toml", "item_col = \"article\"\n");
+    place.refused("train news.csv --out m", &["no column user_id", "--user-col"]);
+    place.ok(&format!("train news.csv --user-col reader --out m --factors 6 {TRAIN}"));
+    fs::remove_file(place.path("cadet.toml")).unwrap();
+    let first: Vec<&str> = log.lines().nth(1).unwrap().split(',').collect();
+    let (reader, article) = (first[0], first[1]);
+    place.write("lists.csv", format!("reader,article,relevance\n{reader},{article},1\n"));
+    place.write("new.csv", "reader,article\nnew one,fresh off the press\n");
+    place.ok("eval m news.csv -o eval.csv");
+    place.ok("items add m new.csv --out m2");
+    place.ok("score m news.csv -o score.csv");
+    place.ok("rerank m lists.csv -o rerank.csv");
+    place.ok(&format!("audience m --item {article} -o audience.csv --filter news.csv"));
+    place.ok(&format!("fresh m --item {article} --quantile 0.5 -o fresh.csv"));
+    place.ok(&format!("user m --user {reader} -o user.csv --exposures new.csv"));
+    place.ok(&format!("similar m --item {article} -o similar.csv"));
+    for name in ["eval", "score", "rerank", "audience", "fresh", "user", "similar"] {
+        let text = fs::read_to_string(place.path(&format!("{name}.csv"))).unwrap();
+        let header = text.lines().next().unwrap();
+        let has = |column| header.split(',').any(|found| found == column);
+        assert!(has("article") && !has("item_id") && !has("user_id"), "{name}: {header}");
+    }
+    // What is typed wins, and a model of before has the usual names.
+    place.refused("eval m news.csv --item-col item_id", &["no column item_id", "--item-col"]);
+    place.write("cadet.toml", "item_col = 3\n");
+    place.refused("train news.csv --out m3", &["cadet.toml", "item_col = 3", "column"]);
+}

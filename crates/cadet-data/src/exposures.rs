@@ -13,27 +13,7 @@ use crate::skipped::{BadRows, Skipped};
 use crate::source;
 use crate::stream::{Shape, Stream};
 
-/// What the columns are called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Columns {
-    /// The users' ids.
-    pub user: String,
-    /// The items' ids.
-    pub item: String,
-    /// The weights. `None` takes a column called `weight` where there is one; a name must exist.
-    pub weight: Option<String>,
-    /// When it happened. `None` takes a column called `timestamp` where there is one; the empty name takes none.
-    pub timestamp: Option<String>,
-    /// What tells events apart. `None` takes a column called `event_id` where there is one; the empty name takes none.
-    pub event: Option<String>,
-}
-
-impl Default for Columns {
-    fn default() -> Self {
-        let (user, item) = ("user_id".to_owned(), "item_id".to_owned());
-        Columns { user, item, weight: None, timestamp: None, event: None }
-    }
-}
+pub use cadet::log::Columns;
 
 /// How exposures are to be read.
 #[derive(Debug, Clone, Default, PartialEq)]

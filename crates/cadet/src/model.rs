@@ -13,6 +13,7 @@ use crate::ids::Ids;
 use crate::init::project::Projection;
 use crate::instances::Instances;
 use crate::judge::{Baseline, Future, Judgement};
+use crate::log::Columns;
 use crate::normalise::{Catalogue, Described};
 use crate::ratio::Ratio;
 use crate::settings::Settings;
@@ -265,6 +266,9 @@ pub struct DataInfo {
     /// The columns of the users file that they were read from.
     #[serde(default)]
     pub feature_columns: Vec<String>,
+    /// What the columns of its log were called: later files are read, and results written, by the same names.
+    #[serde(default)]
+    pub columns: Columns,
     /// Whether features were learned from the exposures.
     pub learned_features: bool,
     /// The time of the latest exposure trained on, in seconds since 1970; 0 where no time is known.

@@ -20,10 +20,33 @@ pub(crate) mod verdict;
 
 use anyhow::Result;
 use cadet::model::{Model, Standing};
-use cadet::{At, Error, IdRef, TaskId};
+use cadet::{At, Error, IdRef, TaskId, store};
 use cadet_data::Columns;
 
-use crate::args::{EventFlags, LogFlags};
+use crate::args::{Command, EventFlags, Items, LogFlags};
+use crate::settings;
+
+/// Finds the names of columns that were not typed: `train` has them from its settings file, others from their model.
+pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
+    let (model, log, events) = match command {
+        Command::Train(train) => {
+            let named = settings::columns(train.settings.config.as_deref())?;
+            train.log.fill(&mut train.events, named);
+            return Ok(());
+        }
+        Command::Score(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Audience(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Rerank(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Fresh(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::User(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Explain(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Eval(args) => (&args.model, &mut args.log, &mut args.events),
+        Command::Items(Items::Add(args)) => (&args.model, &mut args.log, &mut args.events),
+        Command::Demo(_) | Command::Simulate(_) | Command::Similar(_) | Command::Inspect(_) => return Ok(()),
+    };
+    log.fill(events, store::load_manifest(model)?.data.columns);
+    Ok(())
+}
 
 fn columns(log: &LogFlags, events: &EventFlags) -> Columns {
     Columns {
@@ -44,6 +67,20 @@ fn id_json(name: IdRef<'_>) -> serde_json::Value {
 }
 
 impl LogFlags {
+    /// Takes what was not typed from these names.
+    fn fill(&mut self, events: &mut EventFlags, named: Columns) {
+        let fill = |typed: &mut String, name: String| {
+            if typed.is_empty() {
+                *typed = name;
+            }
+        };
+        fill(&mut self.user_col, named.user);
+        fill(&mut self.item_col, named.item);
+        events.weight_col = events.weight_col.take().or(named.weight);
+        events.timestamp_col = events.timestamp_col.take().or(named.timestamp);
+        events.event_col = events.event_col.take().or(named.event);
+    }
+
     /// Says how to go on without a bad row.
     fn hint(&self, error: Error) -> Error {
         match error {

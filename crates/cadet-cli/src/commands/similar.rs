@@ -19,7 +19,11 @@ pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     let sizes: Vec<u32> =
         near.iter().map(|(t, _)| model.exposures.audience(*t).instances.len() as u32).collect();
     if let Some(path) = &args.out {
-        let columns = [("item_id", Kind::Id), ("cosine", Kind::F32), ("users", Kind::U32)];
+        let columns = [
+            (model.manifest.data.columns.item.as_str(), Kind::Id),
+            ("cosine", Kind::F32),
+            ("users", Kind::U32),
+        ];
         let mut writer = output::table_file(path, &columns, global)?;
         writer.write(&[Values::Id(&names), Values::F32(&cosines), Values::U32(&sizes)])?;
         return output::finish_table(writer, path, global);

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
     let mut model = pipeline::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
+    model.manifest.data.columns = columns(&args.log, &args.events);
     fill_costs(&mut model, clock, 0.0);
     claim.save(&model)?;
     if model.manifest.history.end != End::Interrupted {

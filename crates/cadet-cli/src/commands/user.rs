@@ -39,7 +39,7 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
     let rows: Vec<Row> = tired.chain(fresh).collect::<Result<_>>()?;
     if let Some(path) = &args.out {
         let columns = [
-            ("item_id", Kind::Id),
+            (args.log.item_col.as_str(), Kind::Id),
             ("end", Kind::Str),
             ("familiarity", Kind::F32),
             ("quantile", Kind::F32),
