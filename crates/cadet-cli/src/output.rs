@@ -55,12 +55,9 @@ pub(crate) fn report_error(error: &anyhow::Error, command: &clap::Command) -> Ex
     }
     // An error of cadet's own says what is behind it; others keep it in their chain.
     let text = match error.downcast_ref::<Error>() {
-        Some(Error::Config { field, why }) => {
-            format!("{}: {why}", as_typed(field, command).unwrap_or_else(|| (*field).to_owned()))
-        }
         // The command has said before it what to change.
         Some(Error::Diverged { .. }) | None => format!("{error:#}"),
-        Some(error) => error.to_string(),
+        Some(error) => error.worded(|option| as_typed(option, command)),
     };
     complain(&text);
     let bad_input = match error.downcast_ref::<Error>() {
@@ -101,10 +98,10 @@ fn complain(text: &str) {
 
 /// `--` and dashes where an error is about something that the running command has an option for: `max_seen: …` is
 /// `--max-seen: …` here.
-fn as_typed(field: &str, command: &clap::Command) -> Option<String> {
+fn as_typed(field: &str, command: &clap::Command) -> String {
     let option = field.replace('_', "-");
     let is_there = command.get_arguments().any(|arg| arg.get_long() == Some(&option));
-    is_there.then(|| format!("--{option}"))
+    if is_there { format!("--{option}") } else { field.to_owned() }
 }
 
 /// What was typed cannot be understood: one line as for every other error. Help and version are no errors.

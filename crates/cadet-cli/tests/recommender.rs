@@ -548,7 +548,7 @@ fn a_model_remembers_what_its_columns_were_called() {
         let has = |column| header.split(',').any(|found| found == column);
         assert!(has("article") && !has("item_id") && !has("user_id"), "{name}: {header}");
     }
-    // What is typed wins, and a model of before has the usual names.
+    // What is typed wins.
     place.refused("eval m news.csv --item-col item_id", &["no column item_id", "--item-col"]);
     place.write("cadet.toml", "item_col = 3\n");
     place.refused("train news.csv --out m3", &["cadet.toml", "item_col = 3", "column"]);

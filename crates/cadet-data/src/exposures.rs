@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, Exposures, ExposuresBuilder, Ids, Result};
+use cadet::{At, Error, Exposures, ExposuresBuilder, Hint, Ids, Result};
 use rayon::prelude::*;
 
 use crate::block::{Block, Known, Numbered};
@@ -196,8 +196,9 @@ pub fn read_exposures_into(
     let (tasks, instances) = (items.len(), users.len());
     let timed = events.latest() > 0 || events.is_empty();
     if !timed && (options.half_life.is_some() || options.cut.is_some()) {
-        let what = "no times: expected a column timestamp, or name it with --timestamp-col";
-        return Err(Error::data(files.first().map_or(Path::new("-"), |(p, _)| p), At::File, what));
+        let path = files.first().map_or(Path::new("-"), |(p, _)| p);
+        let error = Error::data(path, At::File, "no times: expected a column timestamp");
+        return Err(error.hinting(Hint::Column { option: "timestamp_col", nearest: None }));
     }
     let mut future = None;
     if let Some(cut) = options.cut {

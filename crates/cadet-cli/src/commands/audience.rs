@@ -92,7 +92,7 @@ fn chosen(args: &Audience, people: &Users<'_>) -> Result<Vec<u32>> {
 fn eligible(args: &Audience, people: &Users<'_>) -> Result<Vec<u32>> {
     let Some(path) = &args.filter else { return Ok(people.all()) };
     let (ids, skipped) =
-        read_ids(path, &args.log.user_col, "--user-col", args.log.skip_bad).map_err(|e| args.log.hint(e))?;
+        read_ids(path, &args.log.user_col, "user_col", args.log.skip_bad).map_err(|e| args.log.hint(e))?;
     output::warn_skipped(&skipped);
     let mut places: Vec<u32> = (0..ids.len() as u32).filter_map(|u| people.find(ids.name(u))).collect();
     let unknown = ids.len() - places.len();

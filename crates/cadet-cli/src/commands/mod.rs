@@ -20,7 +20,7 @@ pub(crate) mod verdict;
 
 use anyhow::Result;
 use cadet::model::{Model, Standing};
-use cadet::{At, Error, IdRef, TaskId, store};
+use cadet::{At, Error, Hint, IdRef, TaskId, store};
 use cadet_data::Columns;
 
 use crate::args::{Command, EventFlags, Items, LogFlags};
@@ -84,8 +84,8 @@ impl LogFlags {
     /// Says how to go on without a bad row.
     fn hint(&self, error: Error) -> Error {
         match error {
-            Error::Data { path, at: at @ (At::Line(_) | At::Row(_)), what } if !self.skip_bad => {
-                Error::Data { path, at, what: what + " (--skip-bad leaves such rows out)" }
+            Error::Data { at: At::Line(_) | At::Row(_), .. } if !self.skip_bad => {
+                error.hinting(Hint::SkipBad)
             }
             other => other,
         }
