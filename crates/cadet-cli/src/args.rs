@@ -188,6 +188,9 @@ pub(crate) struct Train {
     /// Which columns of the users file are features [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "users")]
     pub(crate) feature_cols: Option<Vec<String>>,
+    /// Items' titles: columns item_id and title
+    #[arg(long, value_name = "FILE")]
+    pub(crate) items: Option<PathBuf>,
     /// Folder to write the model to
     #[arg(long, value_name = "MODEL", required_unless_present = "list_settings")]
     pub(crate) out: Option<PathBuf>,

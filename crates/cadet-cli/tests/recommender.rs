@@ -553,3 +553,32 @@ fn a_model_remembers_what_its_columns_were_called() {
     place.write("cadet.toml", "item_col = 3\n");
     place.refused("train news.csv --out m3", &["cadet.toml", "item_col = 3", "column"]);
 }
+
+#[test]
+fn items_are_shown_and_found_by_their_titles() {
+    let place = Place::new();
+    small_log(&place);
+    let log = fs::read_to_string(place.path("log.csv")).unwrap().replace("\"í, ", "").replace('"', "");
+    place.write("films.csv", log);
+    place.write(
+        "items.csv",
+        "item_id,title,year\n1,Solaris,1972\n2,Stalker,1979\n3,Twins,1\n5,Twins,2\n99,1917,2019\n",
+    );
+    place.write("untitled.csv", "item_id,name\n1,Solaris\n");
+    place.refused("train films.csv --items untitled.csv --out m", &["untitled.csv", "no column title"]);
+    place.ok(&format!("train films.csv --items items.csv --out m --factors 6 {TRAIN}"));
+    assert!(place.ok("similar m --item Solaris -n 30").contains("most like that of 1 (Solaris)"));
+    assert!(place.ok("audience m --item Solaris").contains("users of 1 (Solaris)"));
+    let found: Value = serde_json::from_str(&place.ok("similar m --item 2 -n 30 --json")).unwrap();
+    assert_eq!((&found["item_id"], &found["title"]), (&2.into(), &"Stalker".into()));
+    let similar = found["similar"].as_array().unwrap();
+    assert!(similar.iter().any(|s| s["item_id"] == 1 && s["title"] == "Solaris"), "{found}");
+    assert!(similar.iter().any(|s| s["title"].is_null()), "{found}");
+    place.refused("similar m --item Twins", &["several", "3 and 5"]);
+    place.refused("similar m --item Solari", &["Solaris"]);
+    assert!(place.ok("user m --user 17").contains(" ("));
+    // Items that come later have none, and the others keep theirs.
+    place.write("later.csv", "user_id,item_id\n17,1000\n");
+    place.ok("items add m later.csv --out m2");
+    assert!(place.ok("explain m2 --user 17 --item Solaris").contains("Solaris"));
+}

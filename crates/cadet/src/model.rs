@@ -34,6 +34,8 @@ pub struct Model {
     pub users: Ids,
     /// The items it knows.
     pub items: Ids,
+    /// What items are called, where that is known: as many as there were when titles came, empty for those without.
+    pub titles: Vec<String>,
     /// Whether each item was trained: it had enough exposures, and some of them to train on.
     pub trained: Vec<bool>,
     /// Everything that was seen, for exact counts.
@@ -92,6 +94,26 @@ pub enum Standing {
 }
 
 impl Model {
+    /// What an item is called, where that is known.
+    pub fn title(&self, task: TaskId) -> Option<&str> {
+        self.titles.get(task.0 as usize).map(String::as_str).filter(|title| !title.is_empty())
+    }
+
+    /// An item for people: its id, and its title where there is one.
+    pub fn label(&self, task: TaskId) -> String {
+        let name = self.items.name(task.0);
+        self.title(task).map_or_else(|| name.to_string(), |title| format!("{name} ({title})"))
+    }
+
+    /// The items of this title.
+    pub fn titled(&self, title: &str) -> Vec<TaskId> {
+        (0u32..)
+            .zip(&self.titles)
+            .filter(|(_, t)| !title.is_empty() && *t == title)
+            .map(|(n, _)| TaskId(n))
+            .collect()
+    }
+
     /// How much the model knows about an item of its own.
     pub fn standing(&self, task: TaskId) -> Standing {
         match self.states.get(&task) {

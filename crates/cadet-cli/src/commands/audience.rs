@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         let item = id_json(model.items.name(task.0));
         let standing = model.standing(task);
         return output::print_json(
-            &json!({"item_id": item, "standing": standing, "p_values_from": basis, "users": rows}),
+            &json!({"item_id": item, "title": model.title(task), "standing": standing, "p_values_from": basis, "users": rows}),
         );
     }
     let rows: Vec<Vec<String>> = found
@@ -69,7 +69,11 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         })
         .collect();
     let which = if args.mode == Mode::Common { "most common" } else { "freshest" };
-    let mut text = format!("The {which} users of {name}, out of {}:\n\n", output::count(search.places.len()));
+    let mut text = format!(
+        "The {which} users of {}, out of {}:\n\n",
+        model.label(task),
+        output::count(search.places.len())
+    );
     text += &output::table(&["user", "familiarity", "quantile", "p-value", "times seen", "last seen"], &rows);
     output::print(&text)
 }

@@ -46,6 +46,7 @@ impl Kind {
 
 /// An item near the one asked about.
 pub(crate) struct Near {
+    task: TaskId,
     pub(crate) item: String,
     pub(crate) cosine: f32,
     pub(crate) familiarity: f32,
@@ -63,7 +64,7 @@ pub(crate) fn of_pair(
     let parts = explain_user(people, place, task)?;
     let scorer = Scorer::new(people)?;
     let verdict = scorer.task(task)?.verdicts(&[place])[0];
-    let item = |t: TaskId| model.items.name(t.0).to_string();
+    let item = |t: TaskId| model.label(t);
     let names = &model.manifest.data.feature_names;
     let feature = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("feature {}", i + 1));
     let mut kinds = vec![
@@ -84,7 +85,7 @@ pub(crate) fn of_pair(
     kinds.iter_mut().for_each(|kind| kind.parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs())));
     let near = nearest(model, task, near)?.into_iter().map(|(t, cosine)| {
         let familiarity = scorer.familiarity(t, &[place])[0];
-        Near { item: item(t), cosine, familiarity, seen: people.seen(place, t) }
+        Near { task: t, item: item(t), cosine, familiarity, seen: people.seen(place, t) }
     });
     let near = near.collect();
     let (user, seen) = (people.name(place).to_string(), people.seen(place, task));
@@ -113,13 +114,14 @@ pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
     let near: Vec<_> = near
         .iter()
         .map(|n| {
-            json!({"item_id": n.item, "cosine": n.cosine, "familiarity": n.familiarity,
+            json!({"item_id": id_json(model.items.name(n.task.0)), "title": model.title(n.task), "cosine": n.cosine, "familiarity": n.familiarity,
                    "times_seen": n.seen.0, "last_seen": (n.seen.1 > 0).then(|| iso(n.seen.1))})
         })
         .collect();
     output::print_json(&json!({
         "user_id": id_json(people.name(place)),
         "item_id": id_json(model.items.name(task.0)),
+        "title": model.title(task),
         "familiarity": verdict.familiarity,
         "quantile": verdict.quantile,
         "p_value": verdict.p_value,

@@ -180,7 +180,7 @@ impl Flagged {
                    "last_seen": (seen.1 > 0).then(|| iso(seen.1))})
         };
         json!({
-            "item_id": id_json(job.model.items.name(self.task.0)), "rule": rule, "tested": self.tested,
+            "item_id": id_json(job.model.items.name(self.task.0)), "title": job.model.title(self.task), "rule": rule, "tested": self.tested,
             "flagged": self.users.len(), "p_values_from": self.basis, "members": self.members, "smallest_p_value": self.smallest,
             "first_rate": self.first_rate,
             "users": self.users.iter().map(user).collect::<Vec<_>>(),
@@ -203,7 +203,7 @@ impl Flagged {
             "{} of {} users are flagged as fresh to {}.\n",
             output::count(self.users.len()),
             output::count(self.tested),
-            job.model.items.name(self.task.0),
+            job.model.label(self.task),
         );
         if let Rule::FalseDiscovery(rate) = rule {
             text += &format!(

@@ -102,14 +102,24 @@ fn refuse_without_signal(model: &Model) -> Result<()> {
     Err(Error::config("no_signal", why).into())
 }
 
-/// An item of a model, by the name people typed.
+/// An item of a model, by the id or the title people typed.
 fn find_item(model: &Model, name: &str) -> Result<TaskId> {
     if let Some(task) = model.items.get(IdRef::from_text(name)) {
         return Ok(TaskId(task));
     }
+    match model.titled(name)[..] {
+        [] => {}
+        [task] => return Ok(task),
+        [first, second, ..] => {
+            let (first, second) = (model.items.name(first.0), model.items.name(second.0));
+            let hint = format!("it is the title of several, such as {first} and {second}: give the id");
+            return Err(Error::UnknownTask { id: name.into(), hint }.into());
+        }
+    }
     let names = model.items.names();
     let nearest = (0..names.len().min(100_000) as u32)
         .map(|t| names.get(t).to_string())
+        .chain(model.titles.iter().take(100_000).cloned())
         .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
     let hint = format!(
         "the model knows {} items; the nearest name is {:?}",

@@ -28,17 +28,19 @@ pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
         writer.write(&[Values::Id(&names), Values::F32(&cosines), Values::U32(&sizes)])?;
         return output::finish_table(writer, path, global);
     }
-    let rows = names.iter().zip(cosines.iter().zip(&sizes));
+    let rows = near.iter().map(|(t, _)| *t).zip(cosines.iter().zip(&sizes));
     if global.json {
         let rows: Vec<_> = rows
-            .map(|(name, (cosine, users))| json!({"item_id": id_json(*name), "cosine": cosine, "users": users}))
+            .map(|(t, (cosine, users))| json!({"item_id": id_json(model.items.name(t.0)), "title": model.title(t), "cosine": cosine, "users": users}))
             .collect();
-        return output::print_json(&json!({"item_id": id_json(model.items.name(task.0)), "similar": rows}));
+        return output::print_json(
+            &json!({"item_id": id_json(model.items.name(task.0)), "title": model.title(task), "similar": rows}),
+        );
     }
     let rows: Vec<Vec<String>> = rows
-        .map(|(name, (cosine, users))| vec![name.to_string(), format!("{cosine:+.3}"), output::count(*users)])
+        .map(|(t, (cosine, users))| vec![model.label(t), format!("{cosine:+.3}"), output::count(*users)])
         .collect();
-    let mut text = format!("Items whose audiences are most like that of {}:\n\n", args.item);
+    let mut text = format!("Items whose audiences are most like that of {}:\n\n", model.label(task));
     text += &output::table(&["item", "cosine", "users"], &rows);
     output::print(&text)
 }

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use cadet::Error;
 use cadet::estimator::Estimator;
 use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
 use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
 use cadet::trainer::{End, Progress, Signal, Watch};
-use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_users};
+use cadet::{Error, Ids};
+use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_titles, read_users};
 use indicatif::ProgressBar;
 
 use super::{columns, repeats, verdict};
@@ -33,10 +33,12 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let read = read_log(args, settings.half_life)?;
     let log = with_features(read, args)?;
+    let titles = titles(args, &log.items)?;
     let mut watch = Watcher::new(Some(out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
     let mut model = pipeline::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
+    model.titles = titles;
     model.manifest.data.columns = columns(&args.log, &args.events);
     fill_costs(&mut model, clock, 0.0);
     claim.save(&model)?;
@@ -164,6 +166,15 @@ fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
         path.display()
     );
     Ok(joined)
+}
+
+/// What the items are called, by the items file.
+fn titles(args: &Train, items: &Ids) -> Result<Vec<String>> {
+    let Some(path) = &args.items else { return Ok(Vec::new()) };
+    let found = read_titles(path, &args.log.item_col, args.log.skip_bad).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&found.skipped);
+    let title = |item| found.items.get(items.name(item)).map(|n| found.titles[n as usize].clone());
+    Ok((0..items.len() as u32).map(|item| title(item).unwrap_or_default()).collect())
 }
 
 /// Shows progress, keeps checkpoints, and listens for Ctrl-C.

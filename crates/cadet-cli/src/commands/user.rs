@@ -67,7 +67,7 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
         let list = |end: &str| -> Vec<_> {
             let of = rows.iter().filter(|r| r.end == end);
             of.map(|r| {
-                json!({"item_id": id_json(model.items.name(r.task.0)), "familiarity": r.verdict.familiarity,
+                json!({"item_id": id_json(model.items.name(r.task.0)), "title": model.title(r.task), "familiarity": r.verdict.familiarity,
                        "quantile": r.verdict.quantile, "p_value": r.verdict.p_value,
                        "times_seen": r.seen.0, "last_seen": (r.seen.1 > 0).then(|| iso(r.seen.1))})
             })
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
         let cells: Vec<Vec<String>> = of
             .map(|r| {
                 vec![
-                    model.items.name(r.task.0).to_string(),
+                    model.label(r.task),
                     format!("{:+.3}", r.verdict.familiarity),
                     format!("{:.3}", r.verdict.quantile),
                     format!("{:.3}", r.verdict.p_value),

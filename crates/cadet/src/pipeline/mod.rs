@@ -167,6 +167,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         manifest,
         users,
         items,
+        titles: Vec::new(),
         trained,
         exposures,
         features,
