@@ -43,7 +43,10 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Learn a model from exposure logs
     #[command(
-        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model\n\nSettings can also stand in cadet.toml, by the same names with _ for -."
+        mut_arg("user_col", |arg| arg.help("Column with the users' ids [default: user_id]")),
+        mut_arg("item_col", |arg| arg.help("Column with the items' ids [default: item_id]")),
+        override_usage = "cadet train [OPTIONS] --out <MODEL> <DATA>...",
+        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model"
     )]
     Train(Box<Train>),
     /// Score (user, item) pairs, or all of them
@@ -98,16 +101,17 @@ pub(crate) enum Command {
     Inspect(Inspect),
 }
 
-/// What the columns of a log are called, and what to do with bad rows.
+/// What the columns of a log are called, and what to do with bad rows. Names that are not typed are empty until
+/// [`crate::commands::name_columns`] finds them.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct LogFlags {
-    /// Column with the users' ids
-    #[arg(long, default_value = "user_id", value_name = "NAME")]
+    /// Column with the users' ids [default: user_id, or as in training]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) user_col: String,
-    /// Column with the items' ids
-    #[arg(long, default_value = "item_id", value_name = "NAME")]
+    /// Column with the items' ids [default: item_id, or as in training]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) item_col: String,
-    /// Leave out bad rows and report how many, instead of stopping at the first
+    /// Leave out bad rows and count them, instead of stopping at the first
     #[arg(long)]
     pub(crate) skip_bad: bool,
 }
@@ -115,13 +119,13 @@ pub(crate) struct LogFlags {
 /// What else the rows of a log say.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub(crate) struct EventFlags {
-    /// Column with the weight of an exposure [default: weight, if there is one]
+    /// Column with the weights; '' reads none [default: weight, if any]
     #[arg(long, value_name = "NAME")]
     pub(crate) weight_col: Option<String>,
-    /// Column with the time: Unix time or ISO 8601; '' reads none [default: timestamp, if there is one]
+    /// Column with the times; '' reads none [default: timestamp, if any]
     #[arg(long, value_name = "NAME")]
     pub(crate) timestamp_col: Option<String>,
-    /// Column that tells events apart, so that none counts twice; '' reads none [default: event_id, if there is one]
+    /// Column with the events' ids; '' reads none [default: event_id, if any]
     #[arg(long, value_name = "NAME")]
     pub(crate) event_col: Option<String>,
 }
@@ -176,24 +180,27 @@ pub(crate) struct Demo {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Train {
     /// Exposures: .parquet .csv .tsv .ndjson (text also .gz .zst), folders of them, a MovieLens folder, or - for stdin
-    #[arg(required = true, value_name = "DATA")]
+    #[arg(required_unless_present = "list_settings", value_name = "DATA")]
     pub(crate) data: Vec<PathBuf>,
-    /// Users' features: numeric columns, or one vector column [default: learned from the exposures]
+    /// Users' features: numeric columns or one vector [default: learned]
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
     /// Which columns of the users file are features [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "users")]
     pub(crate) feature_cols: Option<Vec<String>>,
+    /// Items' titles: columns item_id and title
+    #[arg(long, value_name = "FILE")]
+    pub(crate) items: Option<PathBuf>,
     /// Folder to write the model to
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) out: PathBuf,
+    #[arg(long, value_name = "MODEL", required_unless_present = "list_settings")]
+    pub(crate) out: Option<PathBuf>,
     /// Also write a report with plots
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
     /// Go on where an interrupted run of the same command stood
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Train with so many seeds, one after the other, and show how far they differ; the first model is kept
+    /// Train with so many seeds, compare, keep the first
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) repeats: u64,
     #[command(flatten)]
@@ -525,7 +532,7 @@ pub(crate) struct ItemsAdd {
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
     /// Refine the embeddings of all items added so far by up to so many passes over their exposures; the net stays as it
-    /// is, the best pass on validation users is kept, and passes end early where --patience of the training says so
+    /// is, the best pass on validation users is kept, and passes end early where the training's setting patience says so
     #[arg(long, value_name = "N")]
     pub(crate) fine_tune: Option<usize>,
     #[command(flatten)]

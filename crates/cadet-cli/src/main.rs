@@ -18,10 +18,12 @@ fn main() -> ExitCode {
     let parsed = Args::command()
         .try_get_matches()
         .and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
-    let (args, matches) = match parsed {
+    let (mut args, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return output::report_usage(&error),
     };
+    output::log_to_stderr(args.global.verbose);
+    let ready = files::check(&matches).and_then(|()| commands::name_columns(&mut args.command));
     let run = || match &args.command {
         Command::Demo(demo) => commands::demo::run(demo, &args.global),
         Command::Train(train) => commands::train::run(train, &args.global),
@@ -37,10 +39,7 @@ fn main() -> ExitCode {
         Command::Items(Items::Add(add)) => commands::items::add(add, &args.global),
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
     };
-    output::log_to_stderr(args.global.verbose);
-    let result = files::check(&matches)
-        .and_then(|()| output::pool(args.global.threads))
-        .and_then(|pool| pool.install(run));
+    let result = ready.and_then(|()| output::pool(args.global.threads)).and_then(|pool| pool.install(run));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::report_error(&error, &files::asked(&matches).0),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use cadet::Error;
 use cadet_data::Skipped;
+use clap::error::{ContextKind, ContextValue};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::settings::Usage;
@@ -51,12 +52,9 @@ pub(crate) fn report_error(error: &anyhow::Error, command: &clap::Command) -> Ex
     }
     // An error of cadet's own says what is behind it; others keep it in their chain.
     let text = match error.downcast_ref::<Error>() {
-        Some(Error::Config { field, why }) => {
-            format!("{}: {why}", as_typed(field, command).unwrap_or_else(|| (*field).to_owned()))
-        }
         // The command has said before it what to change.
         Some(Error::Diverged { .. }) | None => format!("{error:#}"),
-        Some(error) => error.to_string(),
+        Some(error) => error.worded(|option| as_typed(option, command)),
     };
     complain(&text);
     let bad_input = match error.downcast_ref::<Error>() {
@@ -97,10 +95,10 @@ fn complain(text: &str) {
 
 /// `--` and dashes where an error is about something that the running command has an option for: `max_seen: …` is
 /// `--max-seen: …` here.
-fn as_typed(field: &str, command: &clap::Command) -> Option<String> {
+fn as_typed(field: &str, command: &clap::Command) -> String {
     let option = field.replace('_', "-");
     let is_there = command.get_arguments().any(|arg| arg.get_long() == Some(&option));
-    is_there.then(|| format!("--{option}"))
+    if is_there { format!("--{option}") } else { field.to_owned() }
 }
 
 /// What was typed cannot be understood: one line as for every other error. Help and version are no errors.
@@ -111,6 +109,13 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
         // A help that was cut short is no failure.
         let _ = write!(std::io::stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
+    }
+    if let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == clap::error::ErrorKind::UnknownArgument
+        && let Some(key) = typed.strip_prefix("--").and_then(crate::settings::key_of)
+    {
+        complain(&format!("{typed} is a setting of train: give it as --set {key}=VALUE"));
+        return ExitCode::from(2);
     }
     let text = if missing { "a command is missing".to_owned() } else { error.to_string() };
     let said = text.split("\n\nUsage:").next().unwrap_or(&text);

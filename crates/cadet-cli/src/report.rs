@@ -62,7 +62,7 @@ pub(crate) fn of_model(model: &Model) -> Result<Page> {
 pub(crate) fn of_explanation(explained: &Explained<'_>, count: usize) -> Page {
     let (row, verdict) = (&explained.pair.row, explained.verdict());
     Page {
-        title: format!("Why {} and {}?", row.user, row.item),
+        title: format!("Why {} and {}?", row.user, explained.item()),
         subtitle: "The familiarity of one user with one item, taken apart".into(),
         tiles: vec![
             Tile::new("Familiarity", format!("{:+.3}", verdict.familiarity), "log q/p, in nats"),

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use cadet::IdRef;
 use cadet::ask::Row;
+use cadet::model::Model;
+use cadet::{IdRef, TaskId};
 use cadet_data::source::{Format, is_dash};
 use cadet_data::time::iso;
 use cadet_data::{Kind, TableWriter, Values};
@@ -36,6 +37,18 @@ impl<'a> Sheet<'a> {
 
     pub(crate) fn ids(self, name: &'a str, ids: impl IntoIterator<Item = IdRef<'a>>) -> Self {
         self.with(name, Column::Ids(ids.into_iter().collect()))
+    }
+
+    /// Ids of items, and their titles where the model has any.
+    pub(crate) fn items(
+        self,
+        name: &'a str,
+        model: &'a Model,
+        ids: impl IntoIterator<Item = IdRef<'a>> + Clone,
+    ) -> Self {
+        let title = |id| model.items.get(id).and_then(|t| model.title(TaskId(t))).unwrap_or("");
+        let sheet = self.ids(name, ids.clone());
+        if model.titles.is_empty() { sheet } else { sheet.words("title", ids.into_iter().map(title)) }
     }
 
     pub(crate) fn words(self, name: &'a str, words: impl IntoIterator<Item = &'a str>) -> Self {

@@ -39,7 +39,8 @@ fn the_demo_and_every_command_on_what_it_leaves() {
 fn a_model_from_exposures_alone_and_stdin() {
     let place = Place::new();
     let (log, _) = small_log(&place);
-    let mut command = place.command("train - --out m --hidden 16,16 --seed-tasks 8 --batch 256 --factors 6");
+    let mut command =
+        place.command("train - --out m --set hidden=16,16 --set seed_tasks=8 --set batch=256 --factors 6");
     let output = command.stdin(fs::File::open(log).unwrap()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found = place.ok("eval m log.csv --json");
@@ -153,7 +154,7 @@ fn threads_do_not_change_the_model() {
 fn ctrl_c_leaves_a_usable_model() {
     let place = Place::new();
     small_log(&place);
-    let run = "train log.csv --users users.csv --out m --epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16 -v";
+    let run = "train log.csv --users users.csv --out m --epochs 1000000 --set patience=0 --set seed_epochs=1 --set hidden=16 -v";
     let mut child = place.command(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Once the ratio net has an epoch behind it, the handler has long been there.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -228,19 +229,20 @@ fn bad_settings_and_usage_are_refused() {
     let place = Place::new();
     small_log(&place);
     place.refused("train log.csv --out m --epochs 0", &["epochs", "at least 1"]);
-    place.refused("train log.csv --out m --dropout 1", &["dropout"]);
-    place.refused("train log.csv --out m --init magic", &["init", "magic", "learned"]);
-    place.refused("train log.csv --out m --valid 0.6 --test 0.6", &["valid, test"]);
+    place.refused("train log.csv --out m --set dropout=1", &["dropout"]);
+    place.refused("train log.csv --out m --set init=magic", &["init", "magic", "learned"]);
+    place.refused("train log.csv --out m --init random", &["--set init=VALUE"]);
+    place.refused("train log.csv --out m --set epoch=3", &["did you mean \"epochs\""]);
+    place.refused("train log.csv --out m --set valid=0.6 --set test=0.6", &["valid, test"]);
     place.refused("train log.csv --out m --min-exposures 100000", &["--min-exposures", "100000"]);
     place.refused("train log.csv --out m --threads 0", &["--threads"]);
     place.refused("train log.csv --out m --threads 100000", &["--threads", "1024"]);
-    place.refused("train log.csv --out m --init-scale nan", &["--init-scale", "finite"]);
-    place.refused("train log.csv --out m --learning-rate inf", &["--learning-rate", "finite"]);
+    place.refused("train log.csv --out m --set init_scale=nan", &["init_scale", "finite"]);
+    place.refused("train log.csv --out m --set learning_rate=inf", &["learning_rate", "finite"]);
     place.refused("train log.csv --out m --half-life 0", &["--half-life", "above 0"]);
     place.refused("train log.csv --out m --half-life 9", &["log.csv", "timestamp"]);
-    place.refused("train log.csv --out m --update tasks", &["update", "joint"]);
+    place.refused("train log.csv --out m --set update=tasks", &["update", "joint"]);
     place.refused("train log.csv --out m --report .", &["--report", "not a file"]);
-    place.refused("score m log.csv --top 3 -o s.csv", &["--top", "--all"]);
     place.refused("train log.csv --out users.csv", &["users.csv", "not a model folder"]);
     place.refused("train log.csv --out /dev/null/m", &["/dev/null/m"]);
     place.write("cadet.toml", "hiden = [8]\n");

@@ -21,7 +21,7 @@ impl Place {
         }
         place.write("log.csv", &log);
         place.write("users.csv", &users);
-        place.ok("train log.csv --users users.csv --out model --epochs 6 --seed-epochs 6 --hidden 16,16 --seed-tasks 8 --batch 128 --learning-rate 0.01 --valid 0.3");
+        place.ok("train log.csv --users users.csv --out model --epochs 6 --set seed_epochs=6 --set hidden=16,16 --set seed_tasks=8 --set batch=128 --set learning_rate=0.01 --set valid=0.3");
         place
     }
 

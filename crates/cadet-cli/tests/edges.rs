@@ -88,7 +88,8 @@ fn machines_get_json_wherever_they_ask_for_it() {
 #[test]
 fn what_would_be_ignored_is_refused() {
     let place = trained();
-    place.refused("train log.csv --out m --drops 5", &["--drops", "schedule"]);
+    place.refused("train log.csv --out m --set drops=5", &["drops", "schedule"]);
+    place.refused("score model log.csv --top 3 -o s.csv", &["--top", "--all"]);
     place.refused("train log.csv --out m --feature-cols a", &["--users"]);
     place.refused("score model --users - - -o s.csv", &["standard input", "once"]);
     place.refused("items", &["command"]);
@@ -136,11 +137,12 @@ fn what_a_killed_run_left_goes_with_the_next() {
 fn a_training_that_diverged_is_a_failure_that_names_its_setting() {
     let place = Place::new();
     small_log(&place);
-    for (option, value) in [("--learning-rate", "1e10"), ("--task-rate", "1e30"), ("--init-scale", "1e20")] {
-        let ran = place
-            .run(&format!("train log.csv --users users.csv --out m --hidden 8 --epochs 3 {option} {value}"));
-        assert_eq!(ran.code, 1, "{option}: {} {}", ran.out, ran.err);
-        assert!(ran.err.contains(option) && ran.err.contains("diverged"), "{}", ran.err);
+    for (key, value) in [("learning_rate", "1e10"), ("task_rate", "1e30"), ("init_scale", "1e20")] {
+        let ran = place.run(&format!(
+            "train log.csv --users users.csv --out m --set hidden=8 --epochs 3 --set {key}={value}"
+        ));
+        assert_eq!(ran.code, 1, "{key}: {} {}", ran.out, ran.err);
+        assert!(ran.err.contains(key) && ran.err.contains("diverged"), "{}", ran.err);
         assert!(!place.path("m").exists());
     }
 }

@@ -13,8 +13,8 @@ use place::*;
 
 const CALLS: &str = "openat,write,pwrite64,fsync,flock,rename,renameat,renameat2,link,linkat,mkdir,unlink,unlinkat,\
                      rmdir,chmod,fchmod,ftruncate";
-const TRAIN: &str = "train log.csv --users users.csv --out out --epochs 1 --seed-epochs 1 --hidden 4 --seed-tasks 2 \
-                     --batch 4096 --threads 1 --seed 9";
+const TRAIN: &str = "train log.csv --users users.csv --out out --epochs 1 --set seed_epochs=1 --set hidden=4 --set seed_tasks=2 \
+                     --set batch=4096 --threads 1 --seed 9";
 
 /// A command, what it writes, and what that is made from where it is there before.
 const JOBS: [(&str, &str, Option<&str>); 9] = [

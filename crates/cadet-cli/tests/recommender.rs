@@ -12,7 +12,7 @@ fn json(place: &Place, args: &str) -> Value {
 }
 
 /// Enough training for two camps to be told apart, in well under a second.
-const TRAIN: &str = "--epochs 20 --seed-epochs 12 --hidden 16,16 --seed-tasks 8 --batch 128 --learning-rate 0.01 --patience 0";
+const TRAIN: &str = "--epochs 20 --set seed_epochs=12 --set hidden=16,16 --set seed_tasks=8 --set batch=128 --set learning_rate=0.01 --set patience=0";
 
 /// 240 users in two camps, 20 items, times over 100 days and ids of events; item names are `i0`, `i1`, …
 fn timed_log(place: &Place) {
@@ -142,7 +142,7 @@ fn what_cannot_be_placed_is_said() {
     let ran = place.run("items add m2 again.csv --out m3");
     assert!(ran.code == 0 && ran.err.contains("event_id"), "{}", ran.err);
     // Without a pre-embedding model.
-    place.ok(&format!("train log.csv --users users.csv --out random --init random {TRAIN}"));
+    place.ok(&format!("train log.csv --users users.csv --out random --set init=random {TRAIN}"));
     place.refused("items add random late.csv --out m4", &["pre-embedding", "learned embeddings"]);
     place.refused("items add model missing.csv --out m4", &["missing.csv"]);
     place.refused("items add model late.csv --out users.csv", &["users.csv", "not a model folder"]);
@@ -517,4 +517,68 @@ fn what_is_typed_wrong_is_told_in_one_line() {
         "explain model --user 4 --item i2 --report no/such/r.html",
         &["r.html", "no folder no/such"],
     );
+}
+
+#[test]
+fn a_model_remembers_what_its_columns_were_called() {
+    let place = Place::new();
+    small_log(&place);
+    let log = fs::read_to_string(place.path("log.csv")).unwrap();
+    let log = log.replacen("user_id,item_id", "reader,article", 1).replace("\"í, ", "a").replace('"', "");
+    place.write("news.csv", &log);
+    place.write("cadet.toml", "item_col = \"article\"\n");
+    place.refused("train news.csv --out m", &["no column user_id", "--user-col"]);
+    place.ok(&format!("train news.csv --user-col reader --out m --factors 6 {TRAIN}"));
+    fs::remove_file(place.path("cadet.toml")).unwrap();
+    let first: Vec<&str> = log.lines().nth(1).unwrap().split(',').collect();
+    let (reader, article) = (first[0], first[1]);
+    place.write("lists.csv", format!("reader,article,relevance\n{reader},{article},1\n"));
+    place.write("new.csv", "reader,article\nnew one,fresh off the press\n");
+    place.ok("eval m news.csv -o eval.csv");
+    place.ok("items add m new.csv --out m2");
+    place.ok("score m news.csv -o score.csv");
+    place.ok("rerank m lists.csv -o rerank.csv");
+    place.ok(&format!("audience m --item {article} -o audience.csv --filter news.csv"));
+    place.ok(&format!("fresh m --item {article} --quantile 0.5 -o fresh.csv"));
+    place.ok(&format!("user m --user {reader} -o user.csv --exposures new.csv"));
+    place.ok(&format!("similar m --item {article} -o similar.csv"));
+    for name in ["eval", "score", "rerank", "audience", "fresh", "user", "similar"] {
+        let text = fs::read_to_string(place.path(&format!("{name}.csv"))).unwrap();
+        let header = text.lines().next().unwrap();
+        let has = |column| header.split(',').any(|found| found == column);
+        assert!(has("article") && !has("item_id") && !has("user_id"), "{name}: {header}");
+    }
+    // What is typed wins.
+    place.refused("eval m news.csv --item-col item_id", &["no column item_id", "--item-col"]);
+    place.write("cadet.toml", "item_col = 3\n");
+    place.refused("train news.csv --out m3", &["cadet.toml", "item_col = 3", "column"]);
+}
+
+#[test]
+fn items_are_shown_and_found_by_their_titles() {
+    let place = Place::new();
+    small_log(&place);
+    let log = fs::read_to_string(place.path("log.csv")).unwrap().replace("\"í, ", "").replace('"', "");
+    place.write("films.csv", log);
+    place.write(
+        "items.csv",
+        "item_id,title,year\n1,Solaris,1972\n2,Stalker,1979\n3,Twins,1\n5,Twins,2\n99,1917,2019\n",
+    );
+    place.write("untitled.csv", "item_id,name\n1,Solaris\n");
+    place.refused("train films.csv --items untitled.csv --out m", &["untitled.csv", "no column title"]);
+    place.ok(&format!("train films.csv --items items.csv --out m --factors 6 {TRAIN}"));
+    assert!(place.ok("similar m --item Solaris -n 30").contains("most like that of 1 (Solaris)"));
+    assert!(place.ok("audience m --item Solaris").contains("users of 1 (Solaris)"));
+    let found: Value = serde_json::from_str(&place.ok("similar m --item 2 -n 30 --json")).unwrap();
+    assert_eq!((&found["item_id"], &found["title"]), (&2.into(), &"Stalker".into()));
+    let similar = found["similar"].as_array().unwrap();
+    assert!(similar.iter().any(|s| s["item_id"] == 1 && s["title"] == "Solaris"), "{found}");
+    assert!(similar.iter().any(|s| s["title"].is_null()), "{found}");
+    place.refused("similar m --item Twins", &["several", "3 and 5"]);
+    place.refused("similar m --item Solari", &["Solaris"]);
+    assert!(place.ok("user m --user 17").contains(" ("));
+    // Items that come later have none, and the others keep theirs.
+    place.write("later.csv", "user_id,item_id\n17,1000\n");
+    place.ok("items add m later.csv --out m2");
+    assert!(place.ok("explain m2 --user 17 --item Solaris").contains("Solaris"));
 }

@@ -15,7 +15,7 @@ fn start(place: &Place, args: &str) -> Child {
 
 /// A training that ends only when it is killed, once it has the model folder for itself.
 fn endless_training(place: &Place, out: &str) -> Child {
-    let endless = "--epochs 1000000 --patience 0 --seed-epochs 1 --hidden 16,16 --batch 256";
+    let endless = "--epochs 1000000 --set patience=0 --set seed_epochs=1 --set hidden=16,16 --set batch=256";
     let mut child = start(place, &format!("train log.csv --users users.csv --out {out} {endless} -v"));
     let mut lines = BufReader::new(child.stderr.as_mut().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("ratio net")));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, Exposures, ExposuresBuilder, Ids, Result};
+use cadet::{At, Error, Exposures, ExposuresBuilder, Hint, Ids, Result};
 use rayon::prelude::*;
 
 use crate::block::{Block, Known, Numbered};
@@ -13,27 +13,7 @@ use crate::skipped::{BadRows, Skipped};
 use crate::source;
 use crate::stream::{Shape, Stream};
 
-/// What the columns are called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Columns {
-    /// The users' ids.
-    pub user: String,
-    /// The items' ids.
-    pub item: String,
-    /// The weights. `None` takes a column called `weight` where there is one; a name must exist.
-    pub weight: Option<String>,
-    /// When it happened. `None` takes a column called `timestamp` where there is one; the empty name takes none.
-    pub timestamp: Option<String>,
-    /// What tells events apart. `None` takes a column called `event_id` where there is one; the empty name takes none.
-    pub event: Option<String>,
-}
-
-impl Default for Columns {
-    fn default() -> Self {
-        let (user, item) = ("user_id".to_owned(), "item_id".to_owned());
-        Columns { user, item, weight: None, timestamp: None, event: None }
-    }
-}
+pub use cadet::log::Columns;
 
 /// How exposures are to be read.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -216,8 +196,9 @@ pub fn read_exposures_into(
     let (tasks, instances) = (items.len(), users.len());
     let timed = events.latest() > 0 || events.is_empty();
     if !timed && (options.half_life.is_some() || options.cut.is_some()) {
-        let what = "no times: expected a column timestamp, or name it with --timestamp-col";
-        return Err(Error::data(files.first().map_or(Path::new("-"), |(p, _)| p), At::File, what));
+        let path = files.first().map_or(Path::new("-"), |(p, _)| p);
+        let error = Error::data(path, At::File, "no times: expected a column timestamp");
+        return Err(error.hinting(Hint::Column { option: "timestamp_col", nearest: None }));
     }
     let mut future = None;
     if let Some(cut) = options.cut {

@@ -7,12 +7,12 @@ use cadet::{At, Error, Ids, Result};
 use crate::rows::{self, Cell};
 use crate::skipped::{Skipped, no_column, one_column};
 
-/// Reads the different ids of one column of a CSV, NDJSON or Parquet file; `flag` is what would name another column.
-pub fn read_ids(path: &Path, column: &str, flag: &str, skip_bad: bool) -> Result<(Ids, Skipped)> {
+/// Reads the different ids of one column of a CSV, NDJSON or Parquet file; `option` is what names another column.
+pub fn read_ids(path: &Path, column: &str, option: &'static str, skip_bad: bool) -> Result<(Ids, Skipped)> {
     let mut ids = Ids::new();
     let mut choose = |names: &[String]| match one_column(path, column, names)? {
         Some(place) => Ok(vec![place]),
-        None => Err(no_column(path, column, flag, names)),
+        None => Err(no_column(path, column, option, names)),
     };
     let mut each = |_: At, cells: &[Cell<'_>]| {
         let mut digits = String::new();

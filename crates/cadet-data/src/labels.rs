@@ -36,7 +36,7 @@ pub fn read_labels(path: &Path, user: &str) -> Result<Labels> {
     let mut choose = |names: &[String]| {
         no_twins(path, names)?;
         let place = names.iter().position(|name| name == user);
-        let place = place.ok_or_else(|| no_column(path, user, "--user-col", names))?;
+        let place = place.ok_or_else(|| no_column(path, user, "user_col", names))?;
         let mut chosen = vec![place];
         chosen.extend((0..names.len()).filter(|i| *i != place));
         if chosen.len() == 1 {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use cadet::{At, Error, IdRef, Ids, Result};
+use cadet::{At, Error, Hint, IdRef, Ids, Result};
 
 use crate::rows::{self, Cell};
 use crate::skipped::{Fault, Reason, Skipped, SkippedRows, clip, no_column, one_column};
@@ -136,16 +136,16 @@ pub fn read_lists(path: &Path, options: &ListOptions) -> Result<Lists> {
 }
 
 fn choose(path: &Path, options: &ListOptions, columns: &[String]) -> Result<(Vec<usize>, bool)> {
-    let need = |wanted: &str, flag: &str| {
-        one_column(path, wanted, columns)?.ok_or_else(|| no_column(path, wanted, flag, columns))
+    let need = |wanted: &str, option: &'static str| {
+        one_column(path, wanted, columns)?.ok_or_else(|| no_column(path, wanted, option, columns))
     };
     let mut chosen = vec![
-        need(&options.user, "--user-col")?,
-        need(&options.item, "--item-col")?,
-        need(&options.relevance, "--relevance-col")?,
+        need(&options.user, "user_col")?,
+        need(&options.item, "item_col")?,
+        need(&options.relevance, "relevance_col")?,
     ];
     chosen.extend(match &options.list {
-        Some(name) => Some(need(name, "--list-col")?),
+        Some(name) => Some(need(name, "list_col")?),
         None => one_column(path, LIST, columns)?,
     });
     let named = chosen.len() > 3;
@@ -234,10 +234,11 @@ fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32
     let (user, item) = (lists.users.name(user).to_string(), lists.items.name(item).to_string());
     let name = lists.names.as_ref().map(|names| names.name(name).to_string());
     let what = format!(
-        "item {} stands twice in a list of user {}: keep one, or tell lists apart with --list-col",
+        "item {} stands twice in a list of user {}: keep one, or tell lists apart by a column of their ids",
         clip(&item),
         clip(&user)
     );
+    let hint = Hint::Column { option: "list_col", nearest: None };
     // What came through a pipe is gone.
     let files = source::files(path)?.into_iter().filter(|file| file.is_file());
     let mut met = 0;
@@ -261,10 +262,10 @@ fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32
         let mut choose = |columns: &[String]| Ok(choose(&file, options, columns)?.0);
         let read = rows::read(&file, options.skip_bad, &mut choose, &mut each);
         if let (Ok(_), Some(at)) = (read, place) {
-            return Ok(Error::data(&file, at, what));
+            return Ok(Error::data(&file, at, what).hinting(hint));
         }
     }
-    Ok(Error::data(path, At::File, what))
+    Ok(Error::data(path, At::File, what).hinting(hint))
 }
 
 /// One row, checked; an id comes with whether it is a string that is meant to stay one.
@@ -355,7 +356,7 @@ mod tests {
         assert_eq!(shown(&lists), ["7/x: a=1", "7/y: a=2", "8/x: a=3"]);
         let named = ListOptions { list: Some("request".into()), ..ListOptions::default() };
         let error = read("l.csv", text, &named).unwrap_err().to_string();
-        assert!(error.contains("no column request") && error.contains("--list-col"), "{error}");
+        assert!(error.contains("no column request") && error.contains("list_col"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use cadet::{At, IdRef, Result};
+use cadet::{At, Hint, IdRef, Result};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::block::{Block, Extras, Known};
@@ -254,8 +254,8 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
         let row = pick(line, wanted, &mut values).and_then(|()| {
             let [user, item, weight, time, event] = &values;
             Ok((
-                id(user, &layout.user, "--user-col", line)?,
-                id(item, &layout.item, "--item-col", line)?,
+                id(user, &layout.user, "user_col", line)?,
+                id(item, &layout.item, "item_col", line)?,
                 weigh(weight, layout)?,
                 layout.time.as_deref().map_or(Ok(0), |column| when(time, column))?,
                 event_number(event, layout, line)?,
@@ -308,7 +308,12 @@ impl Id<'_> {
     }
 }
 
-fn id<'a>(value: &'a Option<Value<'_>>, column: &str, flag: &str, line: &[u8]) -> Result<Id<'a>, Fault> {
+fn id<'a>(
+    value: &'a Option<Value<'_>>,
+    column: &str,
+    option: &'static str,
+    line: &[u8],
+) -> Result<Id<'a>, Fault> {
     match value {
         Some(Value::Int(value)) => Ok(Id::Int(*value)),
         Some(Value::Large(value)) => Ok(Id::Text(Cow::Owned(value.to_string()))),
@@ -317,18 +322,16 @@ fn id<'a>(value: &'a Option<Value<'_>>, column: &str, flag: &str, line: &[u8]) -
         Some(Value::Null) => Err(Fault::no_id(column, "null")),
         Some(Value::Float(value)) => Err(Fault::float_id(column, value)),
         Some(other) => Err(Fault::wrong_id(column, other.kind())),
-        None => Err(no_key(column, flag, line)),
+        None => Err(no_key(column, option, line)),
     }
 }
 
-fn no_key(column: &str, flag: &str, line: &[u8]) -> Fault {
+fn no_key(column: &str, option: &'static str, line: &[u8]) -> Fault {
     let found = keys(line).unwrap_or_default();
     let list = found.iter().take(20).map(|n| clip(n)).collect::<Vec<_>>().join(", ");
-    let hint = match nearest(column, &found) {
-        Some(name) => format!("is it {}? then pass {flag} {}", clip(name), clip(name)),
-        None => format!("name it with {flag}"),
-    };
-    Fault::new(Reason::NoId, format!("no field {column}; found {list}; {hint}"))
+    let nearest = nearest(column, &found).map(clip);
+    Fault::new(Reason::NoId, format!("no field {column}; found {list}"))
+        .hinting(Hint::Column { option, nearest })
 }
 
 /// A time; what is not there is not known.
@@ -355,7 +358,7 @@ fn event_number(value: &Option<Value<'_>>, layout: &Layout, line: &[u8]) -> Resu
     if value.is_none() && !layout.needs_event {
         return Ok(None);
     }
-    let id = id(value, column, "--event-col", line)?;
+    let id = id(value, column, "event_col", line)?;
     Ok(Some(time::event_number(id.borrow().to_string().as_bytes())))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use cadet::{At, Error};
+use cadet::{At, Error, Hint};
 
 /// Why a row cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,8 @@ impl fmt::Display for Reason {
 pub(crate) struct Fault {
     pub(crate) reason: Reason,
     pub(crate) what: String,
+    /// What would help; boxed, since results of rows pass by in millions.
+    hint: Option<Box<Hint>>,
 }
 
 /// Whether this can be a weight: not so large or small that sums and squares of many go beyond what a float holds.
@@ -51,7 +53,11 @@ pub(crate) fn is_weight(weight: f32) -> bool {
 
 impl Fault {
     pub(crate) fn new(reason: Reason, what: impl Into<String>) -> Self {
-        Fault { reason, what: what.into() }
+        Fault { reason, what: what.into(), hint: None }
+    }
+
+    pub(crate) fn hinting(self, hint: Hint) -> Self {
+        Fault { hint: Some(Box::new(hint)), ..self }
     }
 
     pub(crate) fn no_id(column: &str, found: &str) -> Self {
@@ -82,8 +88,8 @@ impl Fault {
     }
 
     pub(crate) fn time(column: &str, found: impl fmt::Display) -> Self {
-        let way_out = "(--timestamp-col '' reads no times)";
-        Fault::new(Reason::Time, format!("{column} is {found}: {} {way_out}", crate::time::EXPECTED))
+        Fault::new(Reason::Time, format!("{column} is {found}: {}", crate::time::EXPECTED))
+            .hinting(Hint::Unread("timestamp_col"))
     }
 
     pub(crate) fn fields(expected: usize, found: usize) -> Self {
@@ -101,7 +107,11 @@ impl Fault {
     }
 
     pub(crate) fn at(self, path: &Path, at: At) -> Error {
-        Error::data(path, at, self.what)
+        let error = Error::data(path, at, self.what);
+        match self.hint {
+            Some(hint) => error.hinting(*hint),
+            None => error,
+        }
     }
 }
 
@@ -109,7 +119,7 @@ impl Fault {
 #[derive(Debug, Default)]
 pub(crate) struct BadRows {
     skip: bool,
-    seen: Vec<(Reason, u64, At, String)>,
+    seen: Vec<(Fault, u64, At)>,
 }
 
 impl BadRows {
@@ -119,43 +129,43 @@ impl BadRows {
 
     /// Notes a bad row; `false` says that reading ends here.
     pub(crate) fn note(&mut self, at: At, fault: Fault) -> bool {
-        self.count(fault.reason, 1, at, fault.what);
+        self.count(fault, 1, at);
         self.skip
     }
 
-    fn count(&mut self, reason: Reason, rows: u64, at: At, what: String) {
-        match self.seen.iter_mut().find(|seen| seen.0 == reason) {
+    fn count(&mut self, fault: Fault, rows: u64, at: At) {
+        match self.seen.iter_mut().find(|seen| seen.0.reason == fault.reason) {
             Some(seen) => seen.1 += rows,
-            None => self.seen.push((reason, rows, at, what)),
+            None => self.seen.push((fault, rows, at)),
         }
     }
 
     /// Adds those of a later block.
     pub(crate) fn merge(&mut self, later: BadRows) {
-        for (reason, rows, at, what) in later.seen {
-            self.count(reason, rows, at, what);
+        for (fault, rows, at) in later.seen {
+            self.count(fault, rows, at);
         }
     }
 
     /// The first bad row as an error, unless bad rows are to be skipped.
     pub(crate) fn check(&mut self, path: &Path) -> cadet::Result<()> {
         if !self.skip && !self.seen.is_empty() {
-            let (_, _, at, what) = self.seen.swap_remove(0);
-            return Err(Error::data(path, at, what));
+            let (fault, _, at) = self.seen.swap_remove(0);
+            return Err(fault.at(path, at));
         }
         Ok(())
     }
 
     pub(crate) fn report(self, path: &Path, into: &mut Skipped) {
-        for (reason, rows, at, what) in self.seen {
-            let reason = reason.to_string();
+        for (fault, rows, at) in self.seen {
+            let reason = fault.reason.to_string();
             into.total += rows;
             match into.reasons.iter_mut().find(|known| known.reason == reason) {
                 Some(known) => known.rows += rows,
                 None => into.reasons.push(SkippedRows {
                     reason,
                     rows,
-                    first: Error::data(path, at, what).to_string(),
+                    first: Error::data(path, at, fault.what).to_string(),
                 }),
             }
         }
@@ -195,7 +205,7 @@ pub(crate) fn nearest<'a>(wanted: &str, candidates: &'a [String]) -> Option<&'a 
 }
 
 /// The error for a column that is not there.
-pub(crate) fn no_column(path: &Path, wanted: &str, flag: &str, found: &[String]) -> Error {
+pub(crate) fn no_column(path: &Path, wanted: &str, option: &'static str, found: &[String]) -> Error {
     if let [one] = found
         && let Some(sign) = one.chars().find(|c| ";|\t".contains(*c))
     {
@@ -207,11 +217,9 @@ pub(crate) fn no_column(path: &Path, wanted: &str, flag: &str, found: &[String])
         return Error::data(path, At::File, what);
     }
     let list = listed(found);
-    let hint = match nearest(wanted, found) {
-        Some(name) => format!("is it {}? then pass {flag} {}", clip(name), clip(name)),
-        None => format!("name it with {flag}"),
-    };
-    Error::data(path, At::File, format!("no column {wanted}; found {list}; {hint}"))
+    let nearest = nearest(wanted, found).map(clip);
+    Error::data(path, At::File, format!("no column {wanted}; found {list}"))
+        .hinting(Hint::Column { option, nearest })
 }
 
 /// Names of columns, the first of them where there are many.

@@ -135,22 +135,24 @@ struct Found {
 
 fn find(path: &Path, columns: &Columns, extras: bool, found: &[String]) -> Result<Found> {
     let place = |wanted: &str| one_column(path, wanted, found);
-    let need = |wanted: &str, flag: &str| place(wanted)?.ok_or_else(|| no_column(path, wanted, flag, found));
-    let extra = |named: &Option<String>, usual: &str, flag: &str| match named.as_deref() {
+    let need = |wanted: &str, option: &'static str| {
+        place(wanted)?.ok_or_else(|| no_column(path, wanted, option, found))
+    };
+    let extra = |named: &Option<String>, usual: &str, option: &'static str| match named.as_deref() {
         _ if !extras => Ok(None),
         Some("") => Ok(None),
-        Some(name) => need(name, flag).map(Some),
+        Some(name) => need(name, option).map(Some),
         None => place(usual),
     };
-    let (user, item) = (need(&columns.user, "--user-col")?, need(&columns.item, "--item-col")?);
+    let (user, item) = (need(&columns.user, "user_col")?, need(&columns.item, "item_col")?);
     // A column of ids is nothing else beside.
     let spare = |place: Option<usize>| place.filter(|place| *place != user && *place != item);
     Ok(Found {
         user,
         item,
-        weight: spare(extra(&columns.weight, WEIGHT, "--weight-col")?),
-        time: spare(extra(&columns.timestamp, TIME, "--timestamp-col")?),
-        event: spare(extra(&columns.event, EVENT, "--event-col")?),
+        weight: spare(extra(&columns.weight, WEIGHT, "weight_col")?),
+        time: spare(extra(&columns.timestamp, TIME, "timestamp_col")?),
+        event: spare(extra(&columns.event, EVENT, "event_col")?),
     })
 }
 

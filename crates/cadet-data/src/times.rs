@@ -10,7 +10,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, TimeUnit};
-use cadet::{At, Error, Result};
+use cadet::{At, Error, Hint, Result};
 
 use crate::parquet::Table;
 use crate::skipped::clip;
@@ -23,10 +23,8 @@ pub(crate) fn check_type(table: &Table, column: usize) -> Result<()> {
         kind if kind.is_integer() || matches!(kind, DataType::Float32 | DataType::Float64) => Ok(()),
         kind => {
             let name = clip(&table.names()[column]);
-            let what = format!(
-                "column {name} holds {kind}: times are timestamps, dates, integers or text (--timestamp-col '' reads none)"
-            );
-            Err(Error::data(table.path(), At::File, what))
+            let what = format!("column {name} holds {kind}: times are timestamps, dates, integers or text");
+            Err(Error::data(table.path(), At::File, what).hinting(Hint::Unread("timestamp_col")))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, Ids, Instances, Result};
+use cadet::{At, Error, Hint, Ids, Instances, Result};
 
 use crate::rows::{self, Cell, finite};
 use crate::skipped::{Fault, Reason, Skipped, clip, listed, no_column, no_twins, one_column};
@@ -76,16 +76,16 @@ pub fn read_users(path: &Path, options: &UserOptions) -> Result<UserTable> {
 }
 
 fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<usize>> {
-    let place = |wanted: &str, flag: &str| {
-        one_column(path, wanted, names)?.ok_or_else(|| no_column(path, wanted, flag, names))
+    let place = |wanted: &str, option: &'static str| {
+        one_column(path, wanted, names)?.ok_or_else(|| no_column(path, wanted, option, names))
     };
-    let user = place(&options.user, "--user-col")?;
+    let user = place(&options.user, "user_col")?;
     let mut chosen = vec![user];
     match &options.columns {
         Some(wanted) => {
             for name in wanted {
                 chosen.push(match options.trained {
-                    false => place(name, "--feature-cols")?,
+                    false => place(name, "feature_cols")?,
                     true => {
                         one_column(path, name, names)?.ok_or_else(|| not_as_trained(path, name, wanted))?
                     }
@@ -233,12 +233,12 @@ pub fn align(table: &UserTable, users: &Ids, skip_bad: bool) -> Result<Aligned> 
         && (!skip_bad || missing.len() == users.len())
     {
         let what = format!(
-            "no features for user {}, {} of {} users in all: add them, or leave these users out with --skip-bad",
+            "no features for user {}, {} of {} users in all: add them",
             clip(&users.name(*first).to_string()),
             missing.len(),
             users.len()
         );
-        return Err(Error::data(&table.path, At::File, what));
+        return Err(Error::data(&table.path, At::File, what).hinting(Hint::SkipBad));
     }
     let features = Instances::new(width, values)?.with_names(table.features.names().to_vec())?;
     Ok(Aligned { features, missing })

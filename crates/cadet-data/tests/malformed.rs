@@ -34,11 +34,11 @@ const EXPECTED: &[(&str, &str)] = &[
     ),
     (
         "bad_time.csv",
-        "bad_time.csv line 4: timestamp is next week: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (--timestamp-col '' reads no times)",
+        "bad_time.csv line 4: timestamp is next week: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (timestamp_col '' reads none)",
     ),
     (
         "bad_time.ndjson",
-        "bad_time.ndjson line 2: timestamp is an object: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (--timestamp-col '' reads no times)",
+        "bad_time.ndjson line 2: timestamp is an object: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (timestamp_col '' reads none)",
     ),
     (
         "bad_utf8.csv",
@@ -76,7 +76,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("empty_id.parquet", "empty_id.parquet row 2: user_id is empty: expected an integer or a string"),
     (
         "far_time.csv",
-        "far_time.csv line 3: timestamp is 5000000000: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (--timestamp-col '' reads no times)",
+        "far_time.csv line 3: timestamp is 5000000000: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (timestamp_col '' reads none)",
     ),
     (
         "float_id.csv",
@@ -107,15 +107,15 @@ const EXPECTED: &[(&str, &str)] = &[
     ("inf_weight.csv", "inf_weight.csv line 2: weight is inf: expected a number from 1e-9 to 1e9"),
     (
         "missing_column.csv",
-        "missing_column.csv: no column user_id; found userId, item_id, rating; is it userId? then pass --user-col userId",
+        "missing_column.csv: no column user_id; found userId, item_id, rating; is it userId? then pass user_col userId",
     ),
     (
         "missing_column.parquet",
-        "missing_column.parquet: no column user_id; found user, item_id; is it user? then pass --user-col user",
+        "missing_column.parquet: no column user_id; found user, item_id; is it user? then pass user_col user",
     ),
     (
         "missing_key.ndjson",
-        "missing_key.ndjson line 2: no field item_id; found user_id, itemId; is it itemId? then pass --item-col itemId",
+        "missing_key.ndjson line 2: no field item_id; found user_id, itemId; is it itemId? then pass item_col itemId",
     ),
     ("nan_weight.csv", "nan_weight.csv line 3: weight is NaN: expected a number from 1e-9 to 1e9"),
     ("nan_weight.ndjson", "nan_weight.ndjson line 1: weight is null: expected a number from 1e-9 to 1e9"),
@@ -216,7 +216,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("uneven_weight.csv", "uneven_weight.csv line 2: weight is 1e38: expected a number from 1e-9 to 1e9"),
     (
         "zone_time.csv",
-        "zone_time.csv line 3: timestamp is 2026-11-16T04:28:36+25:00: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (--timestamp-col '' reads no times)",
+        "zone_time.csv line 3: timestamp is 2026-11-16T04:28:36+25:00: expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970 (timestamp_col '' reads none)",
     ),
 ];
 

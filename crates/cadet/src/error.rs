@@ -35,18 +35,54 @@ impl fmt::Display for At {
     }
 }
 
+/// What would help. A library does not know how its callers give options, so it names them, and each front end says
+/// them as they are typed there: see [`Error::worded`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// This option names the column.
+    Column {
+        /// The option.
+        option: &'static str,
+        /// The column of the file that comes nearest to what was looked for, where one is near.
+        nearest: Option<String>,
+    },
+    /// With an empty name for this option, the column is not read.
+    Unread(&'static str),
+    /// The option `skip_bad` leaves such rows out.
+    SkipBad,
+}
+
+impl Hint {
+    fn worded(&self, typed: &dyn Fn(&str) -> String) -> String {
+        match self {
+            Hint::Column { option, nearest: Some(name) } => {
+                format!("; is it {name}? then pass {} {name}", typed(option))
+            }
+            Hint::Column { option, nearest: None } => format!("; name it with {}", typed(option)),
+            Hint::Unread(option) => format!(" ({} '' reads none)", typed(option)),
+            Hint::SkipBad => format!(" ({} leaves such rows out)", typed("skip_bad")),
+        }
+    }
+}
+
+fn worded(hints: &[Hint], typed: &dyn Fn(&str) -> String) -> String {
+    hints.iter().map(|hint| hint.worded(typed)).collect()
+}
+
 /// Everything that can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The input is wrong: mend the file, or skip the row.
-    #[error("{}{at}: {what}", path.display())]
+    #[error("{}{at}: {what}{}", path.display(), worded(hints, &str::to_owned))]
     Data {
         /// The file that was read.
         path: PathBuf,
         /// The place in it.
         at: At,
-        /// What was found, what was expected and what to do.
+        /// What was found and what was expected.
         what: String,
+        /// What would help.
+        hints: Vec<Hint>,
     },
     /// The file system refused: check the path, the rights and the space left.
     #[error("{}: {source}", path.display())]
@@ -121,7 +157,26 @@ pub enum Error {
 impl Error {
     /// A [`Error::Data`] at a place in a file.
     pub fn data(path: impl AsRef<Path>, at: At, what: impl Into<String>) -> Self {
-        Error::Data { path: path.as_ref().to_owned(), at, what: what.into() }
+        Error::Data { path: path.as_ref().to_owned(), at, what: what.into(), hints: Vec::new() }
+    }
+
+    /// The same, with something that would help where it is about data.
+    pub fn hinting(mut self, hint: Hint) -> Self {
+        if let Error::Data { hints, .. } = &mut self {
+            hints.push(hint);
+        }
+        self
+    }
+
+    /// What it says to people who give options as `typed` writes them.
+    pub fn worded(&self, typed: impl Fn(&str) -> String) -> String {
+        match self {
+            Error::Data { path, at, what, hints } => {
+                format!("{}{at}: {what}{}", path.display(), worded(hints, &typed))
+            }
+            Error::Config { field, why } => format!("{}: {why}", typed(field)),
+            other => other.to_string(),
+        }
     }
 
     /// A [`Error::Io`] about a path.
@@ -137,5 +192,24 @@ impl Error {
     /// A [`Error::Store`] about a model file.
     pub fn store(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
         Error::Store { path: path.as_ref().to_owned(), what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_said_as_the_front_end_types_them() {
+        let column = Hint::Column { option: "user_col", nearest: Some("reader".into()) };
+        let error =
+            Error::data("log.csv", At::Line(3), "no field user_id").hinting(column).hinting(Hint::SkipBad);
+        let typed = |option: &str| format!("<{option}>");
+        assert_eq!(
+            error.worded(typed),
+            "log.csv line 3: no field user_id; is it reader? then pass <user_col> reader (<skip_bad> leaves such rows out)"
+        );
+        assert_eq!(error.to_string(), error.worded(str::to_owned));
+        assert_eq!(Error::config("max_seen", "too few").worded(typed), "<max_seen>: too few");
     }
 }

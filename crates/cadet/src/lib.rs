@@ -72,7 +72,7 @@ pub mod trainer;
 pub mod users;
 pub mod worlds;
 
-pub use error::{At, Error, Result};
+pub use error::{At, Error, Hint, Result};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 pub use ids::{IdRef, Ids, Names};
 pub use instances::Instances;

@@ -1,5 +1,6 @@
 //! What happened: a log that was read, whoever read it.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Result;
@@ -7,6 +8,28 @@ use crate::digest::hex;
 use crate::exposures::Exposures;
 use crate::ids::{Ids, Names};
 use crate::instances::Instances;
+
+/// What the columns of a log are called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Columns {
+    /// The users' ids.
+    pub user: String,
+    /// The items' ids.
+    pub item: String,
+    /// The weights. `None` takes a column called `weight` where there is one; a name must exist; the empty name takes none.
+    pub weight: Option<String>,
+    /// When it happened. `None` takes a column called `timestamp` where there is one; the empty name takes none.
+    pub timestamp: Option<String>,
+    /// What tells events apart. `None` takes a column called `event_id` where there is one; the empty name takes none.
+    pub event: Option<String>,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        let (user, item) = ("user_id".to_owned(), "item_id".to_owned());
+        Columns { user, item, weight: None, timestamp: None, event: None }
+    }
+}
 
 /// A log, read.
 #[derive(Debug, Clone)]

@@ -13,6 +13,7 @@ use crate::ids::Ids;
 use crate::init::project::Projection;
 use crate::instances::Instances;
 use crate::judge::{Baseline, Future, Judgement};
+use crate::log::Columns;
 use crate::normalise::{Catalogue, Described};
 use crate::ratio::Ratio;
 use crate::settings::Settings;
@@ -33,6 +34,8 @@ pub struct Model {
     pub users: Ids,
     /// The items it knows.
     pub items: Ids,
+    /// What items are called, where that is known: as many as there were when titles came, empty for those without.
+    pub titles: Vec<String>,
     /// Whether each item was trained: it had enough exposures, and some of them to train on.
     pub trained: Vec<bool>,
     /// Everything that was seen, for exact counts.
@@ -91,6 +94,26 @@ pub enum Standing {
 }
 
 impl Model {
+    /// What an item is called, where that is known.
+    pub fn title(&self, task: TaskId) -> Option<&str> {
+        self.titles.get(task.0 as usize).map(String::as_str).filter(|title| !title.is_empty())
+    }
+
+    /// An item for people: its id, and its title where there is one.
+    pub fn label(&self, task: TaskId) -> String {
+        let name = self.items.name(task.0);
+        self.title(task).map_or_else(|| name.to_string(), |title| format!("{name} ({title})"))
+    }
+
+    /// The items of this title.
+    pub fn titled(&self, title: &str) -> Vec<TaskId> {
+        (0u32..)
+            .zip(&self.titles)
+            .filter(|(_, t)| !title.is_empty() && *t == title)
+            .map(|(n, _)| TaskId(n))
+            .collect()
+    }
+
     /// How much the model knows about an item of its own.
     pub fn standing(&self, task: TaskId) -> Standing {
         match self.states.get(&task) {
@@ -265,6 +288,9 @@ pub struct DataInfo {
     /// The columns of the users file that they were read from.
     #[serde(default)]
     pub feature_columns: Vec<String>,
+    /// What the columns of its log were called: later files are read, and results written, by the same names.
+    #[serde(default)]
+    pub columns: Columns,
     /// Whether features were learned from the exposures.
     pub learned_features: bool,
     /// The time of the latest exposure trained on, in seconds since 1970; 0 where no time is known.

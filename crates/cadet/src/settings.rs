@@ -1,5 +1,5 @@
-//! Everything that can be set about training, in one flat list: the keys of `cadet.toml`, the flags of
-//! `cadet train`, and what the manifest of a model records.
+//! Everything that can be set about training, in one flat list: the keys of a settings file, and what the
+//! manifest of a model records.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

@@ -121,8 +121,7 @@ pub(crate) fn command() -> String {
 
 /// A file that is written whole or not at all.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    let mut file = cadet_data::write::temp_beside(path)?;
+    let (draft, mut file) = cadet_data::Draft::begin(path)?;
     file.write_all(text.as_bytes()).map_err(|e| Error::io(path, e))?;
-    file.persist(path).map_err(|e| Error::io(path, e.error))?;
-    Ok(())
+    Ok(draft.finish(&file)?)
 }

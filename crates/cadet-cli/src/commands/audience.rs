@@ -4,12 +4,12 @@ use anyhow::Result;
 use cadet::ask::{Ask, AudienceQuestion, Chosen, Row};
 use cadet::model::{Model, Standing};
 use cadet::users::Users;
-use cadet::{At, Error, IdRef, store};
+use cadet::{At, Error, store};
 use cadet_data::read_ids;
 use cadet_data::source::is_dash;
 use serde_json::json;
 
-use super::{refuse_without_signal, users, worded};
+use super::{label, refuse_without_signal, title, typed_item, users, worded};
 use crate::args::{Audience, Global, Mode};
 use crate::output;
 use crate::settings::Usage;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         among: &among,
     };
     let Some(name) = &args.which.item else { return all(args, &model, &ask, &question, global) };
-    let found = ask.audience(IdRef::from_text(name), &question).map_err(worded(&model, &args.users))?;
+    let found = ask.audience(typed_item(&model, name)?, &question).map_err(worded(&model, &args.users))?;
     if found.standing == Standing::Empty {
         tracing::warn!("{name} has no exposure yet: nobody is more familiar with it than anybody else");
     }
@@ -40,13 +40,17 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         Sheet::default().ids("user_id", rows.clone().map(|row| row.user)).verdicts(rows.clone()).seen(rows);
     if global.json {
         return output::print_json(&json!({
-            "item_id": id_json(found.item), "standing": found.standing, "p_values_from": found.basis,
+            "item_id": id_json(found.item), "title": title(&model, found.item), "standing": found.standing, "p_values_from": found.basis,
             "users": sheet.json(),
         }));
     }
     let which = if args.mode == Mode::Common { "most common" } else { "freshest" };
     let out_of = output::count(among.len());
-    output::print(&format!("The {which} users of {name}, out of {out_of}:\n\n{}", sheet.text()))
+    output::print(&format!(
+        "The {which} users of {}, out of {out_of}:\n\n{}",
+        label(&model, found.item),
+        sheet.text()
+    ))
 }
 
 /// The users to choose among: all, or those that --filter names.

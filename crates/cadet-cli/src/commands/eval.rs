@@ -188,7 +188,9 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
         true => {
             "every user in it was trained on, by --refit: `cadet inspect` has what was measured before; give data of other users"
         }
-        false => "every user in it was trained on: train with --test above 0, or give data of other users",
+        false => {
+            "every user in it was trained on: train with the setting test above 0, or give data of other users"
+        }
     };
     Err(Error::data(first, At::File, what).into())
 }

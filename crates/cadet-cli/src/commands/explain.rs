@@ -9,7 +9,7 @@ use cadet::{IdRef, TaskId, store};
 use cadet_data::time::iso;
 use serde_json::{Value, json};
 
-use super::{refuse_without_signal, users, worded};
+use super::{label, refuse_without_signal, title, typed_item, users, worded};
 use crate::args::{Explain, Global};
 use crate::sheet::{Sheet, id_json};
 use crate::{output, report};
@@ -20,6 +20,7 @@ const SEEDS: &str = "Seed tasks that answer to the item's audience";
 
 /// A pair, taken apart and named.
 pub(crate) struct Explained<'a> {
+    model: &'a Model,
     pub(crate) pair: ask::Explained<'a>,
     /// Every part with what it is called, by kind.
     pub(crate) kinds: Vec<Kind>,
@@ -45,9 +46,9 @@ impl Kind {
 
 impl<'a> Explained<'a> {
     /// Calls the parts by their names.
-    pub(crate) fn new(model: &Model, pair: ask::Explained<'a>) -> Self {
+    pub(crate) fn new(model: &'a Model, pair: ask::Explained<'a>) -> Self {
         let parts = &pair.parts;
-        let item = |t: &TaskId| model.items.name(t.0).to_string();
+        let item = |t: &TaskId| model.label(*t);
         let names = &model.manifest.data.feature_names;
         let feature = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("feature {}", i + 1));
         let of_items = |list: &[(TaskId, f64)]| list.iter().map(|(t, part)| (item(t), *part)).collect();
@@ -59,7 +60,7 @@ impl<'a> Explained<'a> {
         ];
         kinds.retain(|kind| !kind.parts.is_empty());
         kinds.iter_mut().for_each(|kind| kind.parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs())));
-        Self { pair, kinds }
+        Self { model, pair, kinds }
     }
 
     /// The verdict on the pair: what can be explained has one.
@@ -68,10 +69,15 @@ impl<'a> Explained<'a> {
         self.pair.row.verdict.unwrap_or(unscored)
     }
 
+    /// The item for people: its id, and its title where there is one.
+    pub(crate) fn item(&self) -> String {
+        label(self.model, self.pair.row.item)
+    }
+
     fn near(&self) -> Sheet<'_> {
         let rows = || self.pair.near.iter().map(|(_, row)| row);
         Sheet::default()
-            .ids("item_id", rows().map(|row| row.item))
+            .items("item_id", self.model, rows().map(|row| row.item))
             .signed("cosine", self.pair.near.iter().map(|(near, _)| near.cosine))
             .signed("familiarity", rows().map(|row| row.verdict.map_or(f32::NAN, |v| v.familiarity)))
             .seen(rows())
@@ -84,7 +90,7 @@ pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
     refuse_without_signal(&model)?;
     let users = users::read(&model, &args.users, &args.log)?;
     let ask = Ask::new(&users)?;
-    let (user, item) = (IdRef::from_text(&args.user), IdRef::from_text(&args.item));
+    let (user, item) = (IdRef::from_text(&args.user), typed_item(&model, &args.item)?);
     let pair = ask.explain(user, item, args.number).map_err(worded(&model, &args.users))?;
     let explained = Explained::new(&model, pair);
     if let Some(path) = &args.report {
@@ -106,6 +112,7 @@ fn json(explained: &Explained<'_>) -> Value {
     json!({
         "user_id": id_json(row.user),
         "item_id": id_json(row.item),
+        "title": title(explained.model, row.item),
         "familiarity": verdict.familiarity,
         "quantile": verdict.quantile,
         "p_value": verdict.p_value,
@@ -128,7 +135,8 @@ fn json(explained: &Explained<'_>) -> Value {
 
 fn text(explained: &Explained<'_>, count: usize) -> String {
     let ask::Explained { row, parts, .. } = &explained.pair;
-    let Row { user, item, times_seen, last_seen, .. } = row;
+    let Row { user, times_seen, last_seen, .. } = row;
+    let item = explained.item();
     let verdict = explained.verdict();
     let mut text = format!(
         "{user} and {item}: familiarity {:+.3} (quantile {:.3}, p-value {:.3}), seen {times_seen} times{}.\n\
@@ -149,8 +157,10 @@ fn text(explained: &Explained<'_>, count: usize) -> String {
             rows.push(vec![format!("    {} others", kind.parts.len() - shown.len()), signed(others)]);
         }
     }
-    if !parts.seen.is_empty() {
-        rows.push(vec!["that the user saw no more than that".into(), signed(parts.user_rest)]);
+    match (parts.seen.is_empty(), parts.user_rest) {
+        (false, rest) => rows.push(vec!["that the user saw no more than that".into(), signed(rest)]),
+        (true, 0.0) => {}
+        (true, rest) => rows.push(vec!["that few users are like the average one".into(), signed(rest)]),
     }
     let rest = if parts.seeds.is_empty() {
         "the item's embedding"

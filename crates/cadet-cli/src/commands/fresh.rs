@@ -6,11 +6,11 @@ use anyhow::{Result, bail};
 use cadet::ask::{Ask, Flagged, Fresh};
 use cadet::calibrate::Basis;
 use cadet::decide::Rule;
-use cadet::{IdRef, store};
+use cadet::store;
 use cadet_data::source::is_dash;
 use serde_json::{Value, json};
 
-use super::{refuse_without_signal, users, worded};
+use super::{label, refuse_without_signal, title, typed_item, users, worded};
 use crate::args::{self, Global, LogFlags};
 use crate::output;
 use crate::settings::Usage;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &args::Fresh, global: &Global) -> Result<()> {
     refuse_without_signal(&model)?;
     let users = users::read(&model, &args.users, &args.log)?;
     let ask = Ask::new(&users)?;
-    let item = args.which.item.as_deref().map(IdRef::from_text);
+    let item = args.which.item.as_deref().map(|typed| typed_item(&model, typed)).transpose()?;
     let one = item.map(|item| ask.fresh(item, rule, args.exclude_seen)).transpose();
     match (one.map_err(worded(&model, &args.users))?, &args.out) {
         (found, Some(path)) => {
@@ -47,17 +47,19 @@ pub(crate) fn run(args: &args::Fresh, global: &Global) -> Result<()> {
             }
             file.finish(rule, global)
         }
-        (Some(found), None) if global.json => output::print_json(&json(&found, rule)),
-        (Some(found), None) => output::print(&text(&found, rule, args.number)),
+        (Some(found), None) if global.json => {
+            output::print_json(&json(&found, title(&model, found.item), rule))
+        }
+        (Some(found), None) => output::print(&text(&found, &label(&model, found.item), rule, args.number)),
         (None, None) => {
             Err(Usage("--all writes to a file: name it with -o, such as -o fresh.parquet".into()).into())
         }
     }
 }
 
-fn json(found: &Fresh<'_>, rule: Rule) -> Value {
+fn json(found: &Fresh<'_>, title: Option<&str>, rule: Rule) -> Value {
     json!({
-        "item_id": id_json(found.item), "rule": rule, "tested": found.tested, "flagged": found.users.len(),
+        "item_id": id_json(found.item), "title": title, "rule": rule, "tested": found.tested, "flagged": found.users.len(),
         "p_values_from": found.basis, "members": found.members, "smallest_p_value": found.smallest_p_value,
         "first_rate": found.first_rate, "users": on_screen(&found.users).json(),
     })
@@ -88,12 +90,12 @@ fn why_nobody(found: &Fresh<'_>, rate: f64) -> String {
     format!("{why}. The first user would be flagged at --fdr {}.\n", short(first))
 }
 
-fn text(found: &Fresh<'_>, rule: Rule, most: usize) -> String {
+fn text(found: &Fresh<'_>, label: &str, rule: Rule, most: usize) -> String {
     let mut text = format!(
         "{} of {} users are flagged as fresh to {}.\n",
         output::count(found.users.len()),
         output::count(found.tested),
-        found.item,
+        label,
     );
     if let Rule::FalseDiscovery(rate) = rule {
         text += &format!(

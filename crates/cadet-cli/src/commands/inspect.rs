@@ -94,12 +94,7 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let largest = sizes.iter().take(5).map(|(n, t)| {
         let basis = format!("{:?}", model.calibrator.basis(*t)).to_lowercase();
-        vec![
-            model.items.name(*t).to_string(),
-            count(*n),
-            format!("{:.0}", model.exposures.mass(TaskId(*t))),
-            basis,
-        ]
+        vec![model.label(TaskId(*t)), count(*n), format!("{:.0}", model.exposures.mass(TaskId(*t))), basis]
     });
     text += "\nLargest items:\n";
     text += &output::table(&["item", "users", "weight", "p-values from"], &largest.collect::<Vec<_>>());

@@ -19,7 +19,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     let (users, features) = everybody(args, &model)?;
     let mut log = read(args, &mut model, users)?;
     if let Some(path) = &args.items {
-        let (listed, skipped) = read_ids(path, &args.log.item_col, "--item-col", args.log.skip_bad)
+        let (listed, skipped) = read_ids(path, &args.log.item_col, "item_col", args.log.skip_bad)
             .map_err(|e| args.log.hint(e))?;
         output::warn_skipped(&skipped);
         for item in 0..listed.len() as u32 {

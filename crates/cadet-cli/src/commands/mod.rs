@@ -21,10 +21,33 @@ pub(crate) mod verdict;
 use anyhow::Result;
 use cadet::ask::{Mode, Status};
 use cadet::model::Model;
-use cadet::{At, Error};
+use cadet::{At, Error, Hint, IdRef, TaskId, store};
 use cadet_data::Columns;
 
-use crate::args::{self, EventFlags, LogFlags, UserFlags};
+use crate::args::{self, Command, EventFlags, Items, LogFlags, UserFlags};
+use crate::settings;
+
+/// Finds the names of columns that were not typed: `train` has them from its settings file, others from their model.
+pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
+    let (model, log, events) = match command {
+        Command::Train(train) => {
+            let named = settings::columns(train.settings.config.as_deref())?;
+            train.log.fill(&mut train.events, named);
+            return Ok(());
+        }
+        Command::Score(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Audience(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Rerank(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Fresh(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::User(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Explain(args) => (&args.model, &mut args.log, &mut args.users.events),
+        Command::Eval(args) => (&args.model, &mut args.log, &mut args.events),
+        Command::Items(Items::Add(args)) => (&args.model, &mut args.log, &mut args.events),
+        Command::Demo(_) | Command::Simulate(_) | Command::Similar(_) | Command::Inspect(_) => return Ok(()),
+    };
+    log.fill(events, store::load_manifest(model)?.data.columns);
+    Ok(())
+}
 
 fn columns(log: &LogFlags, events: &EventFlags) -> Columns {
     Columns {
@@ -46,11 +69,25 @@ impl From<args::Mode> for Mode {
 }
 
 impl LogFlags {
+    /// Takes what was not typed from these names.
+    fn fill(&mut self, events: &mut EventFlags, named: Columns) {
+        let fill = |typed: &mut String, name: String| {
+            if typed.is_empty() {
+                *typed = name;
+            }
+        };
+        fill(&mut self.user_col, named.user);
+        fill(&mut self.item_col, named.item);
+        events.weight_col = events.weight_col.take().or(named.weight);
+        events.timestamp_col = events.timestamp_col.take().or(named.timestamp);
+        events.event_col = events.event_col.take().or(named.event);
+    }
+
     /// Says how to go on without a bad row.
     fn hint(&self, error: Error) -> Error {
         match error {
-            Error::Data { path, at: at @ (At::Line(_) | At::Row(_)), what } if !self.skip_bad => {
-                Error::Data { path, at, what: what + " (--skip-bad leaves such rows out)" }
+            Error::Data { at: At::Line(_) | At::Row(_), .. } if !self.skip_bad => {
+                error.hinting(Hint::SkipBad)
             }
             other => other,
         }
@@ -97,10 +134,38 @@ fn worded<'a>(model: &'a Model, users: &'a UserFlags) -> impl Fn(Error) -> Error
     }
 }
 
+/// The id of the item that people typed: itself, or the id of the only item of that title.
+fn typed_item<'a>(model: &'a Model, typed: &'a str) -> Result<IdRef<'a>> {
+    let id = IdRef::from_text(typed);
+    if model.items.get(id).is_some() {
+        return Ok(id);
+    }
+    match model.titled(typed)[..] {
+        [] => Ok(id),
+        [item] => Ok(model.items.name(item.0)),
+        [first, second, ..] => {
+            let (first, second) = (model.items.name(first.0), model.items.name(second.0));
+            let hint = format!("it is the title of several, such as {first} and {second}: give the id");
+            Err(Error::UnknownTask { id: typed.into(), hint }.into())
+        }
+    }
+}
+
+/// What an item is called, where that is known.
+fn title<'a>(model: &'a Model, item: IdRef<'_>) -> Option<&'a str> {
+    model.items.get(item).and_then(|t| model.title(TaskId(t)))
+}
+
+/// An item for people: its id, and its title where there is one.
+fn label(model: &Model, item: IdRef<'_>) -> String {
+    model.items.get(item).map_or_else(|| item.to_string(), |t| model.label(TaskId(t)))
+}
+
 fn nearest_name(model: &Model, id: &str) -> String {
     let names = model.items.names();
     let nearest = (0..names.len().min(100_000) as u32)
         .map(|t| names.get(t).to_string())
+        .chain(model.titles.iter().take(100_000).cloned())
         .max_by(|a, b| strsim::jaro_winkler(a, id).total_cmp(&strsim::jaro_winkler(b, id)));
     format!("the model knows {} items; the nearest name is {:?}", names.len(), nearest.unwrap_or_default())
 }

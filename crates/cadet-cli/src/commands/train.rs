@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use cadet::Error;
 use cadet::estimator::Estimator;
 use cadet::model::Model;
 use cadet::pipeline::{self, Observe, Stage};
 use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
 use cadet::trainer::{End, Progress, Signal, Watch};
-use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_users};
+use cadet::{Error, Ids};
+use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_titles, read_users};
 use indicatif::ProgressBar;
 
 use super::{columns, repeats, verdict};
@@ -20,16 +20,26 @@ use crate::{output, report, settings};
 
 pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let clock = Instant::now();
+    // Asked for the settings alone, which is the one way to come here without a folder.
+    let Some(out) = &args.out else {
+        return match global.json {
+            true => output::print_json(&settings::listed_json()),
+            false => output::print(&settings::listed()),
+        };
+    };
     let settings = settings::resolve(&args.settings, global.seed)?;
-    let mut claim = Claim::take(&args.out)?;
-    let previous = keep_previous(&mut claim, args)?;
+    let mut claim = Claim::take(out)?;
+    let previous = keep_previous(&mut claim, out, args.resume)?;
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let read = read_log(args, settings.half_life)?;
     let log = with_features(read, args)?;
-    let mut watch = Watcher::new(Some(&args.out), args.resume);
+    let titles = titles(args, &log.items)?;
+    let mut watch = Watcher::new(Some(out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
     let mut model = pipeline::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
+    model.titles = titles;
+    model.manifest.data.columns = columns(&args.log, &args.events);
     fill_costs(&mut model, clock, 0.0);
     claim.save(&model)?;
     if model.manifest.history.end != End::Interrupted {
@@ -49,7 +59,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         }
         return output::print_json(&shown);
     }
-    let text = summary(&model, &args.out, previous.as_deref(), &watch);
+    let text = summary(&model, out, previous.as_deref(), &watch);
     output::print(&(text + &spread.map(|s| s.text()).unwrap_or_default()))
 }
 
@@ -57,17 +67,16 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
 fn blame(error: Error, settings: &Settings) -> anyhow::Error {
     match (&error, settings.suspect()) {
         (Error::Diverged { .. }, Some((field, value))) => {
-            let option = field.replace('_', "-");
-            anyhow::Error::new(error).context(format!("--{option} {value:e} is too large here"))
+            anyhow::Error::new(error).context(format!("{field} = {value:e} is too large here"))
         }
         _ => error.into(),
     }
 }
 
 /// A model that is replaced stays under another name, but for what this very run left when it was interrupted.
-fn keep_previous(claim: &mut Claim, args: &Train) -> Result<Option<PathBuf>> {
-    let interrupted = || load_manifest(&args.out).is_ok_and(|m| m.history.end == End::Interrupted);
-    if args.resume && interrupted() {
+fn keep_previous(claim: &mut Claim, out: &Path, resume: bool) -> Result<Option<PathBuf>> {
+    let interrupted = || load_manifest(out).is_ok_and(|m| m.history.end == End::Interrupted);
+    if resume && interrupted() {
         return Ok(None);
     }
     Ok(claim.keep_previous()?.map(Path::to_owned))
@@ -157,6 +166,15 @@ fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
         path.display()
     );
     Ok(joined)
+}
+
+/// What the items are called, by the items file.
+fn titles(args: &Train, items: &Ids) -> Result<Vec<String>> {
+    let Some(path) = &args.items else { return Ok(Vec::new()) };
+    let found = read_titles(path, &args.log.item_col, args.log.skip_bad).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&found.skipped);
+    let title = |item| found.items.get(items.name(item)).map(|n| found.titles[n as usize].clone());
+    Ok((0..items.len() as u32).map(|item| title(item).unwrap_or_default()).collect())
 }
 
 /// Shows progress, keeps checkpoints, and listens for Ctrl-C.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use cadet::ask::{Ask, Row};
+use cadet::model::Model;
 use cadet::{IdRef, store};
 use serde_json::json;
 
@@ -16,12 +17,12 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
     let users = users::read(&model, &args.users, &args.log)?;
     let ask = Ask::new(&users)?;
     let found = ask.user(IdRef::from_text(&args.user), args.number).map_err(worded(&model, &args.users))?;
-    let (tired, fresh) = (items(&found.tired), items(&found.fresh));
+    let (tired, fresh) = (items(&model, &found.tired), items(&model, &found.fresh));
     if let Some(path) = &args.out {
         let rows = || found.tired.iter().chain(&found.fresh);
         let ends = [vec!["tired"; found.tired.len()], vec!["fresh"; found.fresh.len()]].concat();
         let sheet = Sheet::default()
-            .ids(&args.log.item_col, rows().map(|row| row.item))
+            .items(&args.log.item_col, &model, rows().map(|row| row.item))
             .words("end", ends)
             .verdicts(rows())
             .seen(rows());
@@ -33,13 +34,14 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
     }
     output::print(&format!(
         "What {} has seen and is most familiar with:\n\n{}\n\
-         What is freshest, of what it has not seen (fresh or irrelevant: only relevance can tell):\n\n{}",
+         What is freshest, of what they have not seen (fresh or irrelevant: only relevance can tell):\n\n{}",
         args.user,
         tired.text(),
         fresh.text()
     ))
 }
 
-fn items<'a>(rows: &'a [Row<'a>]) -> Sheet<'a> {
-    Sheet::default().ids("item_id", rows.iter().map(|row| row.item)).verdicts(rows.iter()).seen(rows.iter())
+fn items<'a>(model: &'a Model, rows: &'a [Row<'a>]) -> Sheet<'a> {
+    let items = rows.iter().map(|row| row.item);
+    Sheet::default().items("item_id", model, items).verdicts(rows.iter()).seen(rows.iter())
 }

@@ -62,7 +62,8 @@ impl Place {
     }
 }
 
-pub const QUICK: &str = "--epochs 3 --seed-epochs 3 --hidden 16,16 --seed-tasks 8 --batch 256";
+pub const QUICK: &str =
+    "--epochs 3 --set seed_epochs=3 --set hidden=16,16 --set seed_tasks=8 --set batch=256";
 
 /// 300 users in two camps and 24 items with names; camp A sees even items, camp B odd ones, mostly.
 pub fn small_log(place: &Place) -> (PathBuf, PathBuf) {

@@ -136,6 +136,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         features: study.standard.mean.len(),
         feature_names: features.names().iter().take(study.standard.mean.len()).cloned().collect(),
         feature_columns,
+        columns: crate::log::Columns::default(),
         learned_features: study.factors.is_some(),
         latest,
     };
@@ -166,6 +167,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         manifest,
         users,
         items,
+        titles: Vec::new(),
         trained,
         exposures,
         features,

@@ -83,7 +83,7 @@ fn read_sums(folder: &Path) -> Result<HashMap<String, String>> {
         let what = if folder.exists() {
             "is not a folder: a model is a folder, as training writes it"
         } else {
-            "there is no such model folder: `cadet train` makes one"
+            "there is no such model folder: training makes one"
         };
         return Err(Error::store(folder, what));
     }

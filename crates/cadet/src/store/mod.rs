@@ -107,6 +107,10 @@ fn write_all(model: &Model, folder: &Path) -> Result<()> {
     items.names(model.items.names());
     let trained: Vec<u8> = model.trained.iter().map(|t| u8::from(*t)).collect();
     items.add("trained", Dtype::U8, &[trained.len()], &trained);
+    if !model.titles.is_empty() {
+        let titles = serde_json::to_vec(&model.titles).map_err(|e| Error::store(folder, e.to_string()))?;
+        items.add("titles", Dtype::U8, &[titles.len()], &titles);
+    }
     if !model.states.is_empty() {
         let (tasks, states): (Vec<u32>, Vec<&ItemState>) = model.states.iter().map(|(t, s)| (t.0, s)).unzip();
         let masses: Vec<f64> = states.iter().map(|s| s.mass).collect();
@@ -173,6 +177,14 @@ pub fn load(folder: &Path) -> Result<Model> {
     let trained: Vec<bool> = file.list::<u8>("trained", Dtype::U8)?.iter().map(|t| *t == 1).collect();
     if trained.len() != items.len() {
         return Err(file.error(format!("{} items, but {} flags", items.len(), trained.len())));
+    }
+    let titles: Vec<String> = match file.has("titles")? {
+        true => serde_json::from_slice(&file.list::<u8>("titles", Dtype::U8)?)
+            .map_err(|e| file.error(e.to_string()))?,
+        false => Vec::new(),
+    };
+    if titles.len() > items.len() {
+        return Err(file.error(format!("{} items, but {} titles", items.len(), titles.len())));
     }
     let states = load_states(&file, &trained, manifest.settings.hidden.last().copied().unwrap_or(0))?;
 
@@ -274,6 +286,7 @@ pub fn load(folder: &Path) -> Result<Model> {
         manifest,
         users,
         items,
+        titles,
         trained,
         exposures,
         features,
