@@ -106,10 +106,11 @@ impl Scale {
         let items = exposures.task_count();
         let sampler = Sampler::new(exposures, (0..items as u32).map(TaskId).collect(), Base::Exposures)?;
         let net = RatioConfig { hidden: HIDDEN.to_vec(), dropout: vec![0.0; HIDDEN.len()] };
-        let mut ratio = net.init(x.width(), &random(items, EMBEDDING, 0.1, self.seed)?, self.seed)?;
+        let ratio = net.init(x.width(), &random(items, EMBEDDING, 0.1, self.seed)?, self.seed)?;
         let config =
             TrainConfig { epochs: 1, batch, learning_rate: 1e-3, seed: self.seed, ..TrainConfig::paper() };
-        trainer::train(ratio.model_mut(), &sampler, x, None, &config, None, &mut Until(most))
+        let train = |model: &mut _| trainer::train(model, &sampler, x, None, &config, None, &mut Until(most));
+        ratio.trained(self.seed, train).1
     }
 }
 

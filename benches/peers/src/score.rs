@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use cadet::estimator::{Estimator, Tensor};
+use cadet::estimator::Tensor;
 use cadet::exposures::TaskId;
 use cadet::ratio::{Ratio, RatioConfig};
 use cadet::tasks::TaskEmbeddings;
@@ -78,6 +78,6 @@ fn load(path: &Path, features: usize) -> anyhow::Result<Ratio> {
     let net = RatioConfig { dropout: vec![0.0; hidden.len()], hidden };
     let start = TaskEmbeddings::new(shape[1], tensors[0].values.clone())?;
     let mut ratio = net.init(features, &start, 1)?;
-    ratio.model_mut().set_parameters(tensors)?;
+    ratio.set_parameters(tensors)?;
     Ok(ratio)
 }

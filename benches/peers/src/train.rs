@@ -59,7 +59,7 @@ impl Train {
         let net = RatioConfig { hidden: HIDDEN.to_vec(), dropout: self.dropout };
         // PyTorch's start: layers uniform in ±1/√inputs (as cadet's are), embeddings 0.1·N(0, 1).
         let start = random(ITEMS, EMBEDDING, 0.1, self.seed)?;
-        let mut ratio = net.init(x.width(), &start, self.seed)?;
+        let ratio = net.init(x.width(), &start, self.seed)?;
         let config = TrainConfig {
             epochs: self.epochs,
             batch: self.batch,
@@ -68,11 +68,15 @@ impl Train {
             seed: self.seed,
             ..TrainConfig::paper()
         };
-        let heldout_start = held_out.score(ratio.model_mut(), &x).loss;
         let mut watch = Evaluate { x: &x, held_out, losses: vec![], watch: Stopwatch::stopped() };
-        watch.watch.start();
-        let history = trainer::train(ratio.model_mut(), &sampler, &x, None, &config, None, &mut watch)?;
-        watch.watch.stop();
+        let (ratio, (heldout_start, history)) = ratio.trained(self.seed, |model| {
+            let start = watch.held_out.score(model, &x).loss;
+            watch.watch.start();
+            let history = trainer::train(model, &sampler, &x, None, &config, None, &mut watch);
+            watch.watch.stop();
+            (start, history)
+        });
+        let history = history?;
         let (wall, cpu) = (history.seconds, watch.watch.cpu);
         Ok(json!({
             "work": "train",
