@@ -147,6 +147,7 @@ impl Column<'_> {
     fn json(&self, i: usize) -> Value {
         match self {
             Column::Ids(ids) => id_json(ids[i]),
+            Column::Words(words) if words[i].is_empty() => Value::Null,
             Column::Words(words) => words[i].into(),
             Column::Signed(numbers) | Column::Numbers(numbers) => json!(numbers[i]),
             Column::Doubles(numbers) => json!(numbers[i]),

@@ -78,6 +78,8 @@ pub struct Future {
     pub pieces: Vec<(f64, Estimate)>,
 }
 
+/// Test users without which nothing is said about better or worse.
+const FEWEST_USERS: usize = 5;
 /// Standard errors that count as beyond chance.
 const BEYOND: f64 = 2.0;
 /// A calibration error that nobody minds, and how many times what chance does is more than that.
@@ -120,6 +122,10 @@ fn judge_measured(m: &Evaluation, say: &mut impl FnMut(Colour, String)) {
     let gain = m.gain();
     let (low, high) = gain.interval();
     let auc = m.auc.map_or(String::new(), |a| format!("; AUC {a:.3} against the population"));
+    if m.users < FEWEST_USERS {
+        // Users differ more than anything else, and a few of them do not say by how much.
+        return say(Colour::Amber, format!("Measured on {} test users: too few to say anything.", m.users));
+    }
     match gain.value {
         d if d > BEYOND * gain.error => say(
             Colour::Red,
@@ -294,6 +300,8 @@ mod tests {
         assert_eq!(colour(measured(-0.0001, 0.002, 0.0, 500)), Colour::Amber);
         assert_eq!(colour(measured(-0.03, 0.002, 0.04, 500)), Colour::Amber);
         assert_eq!(colour(measured(-0.03, 0.002, 0.01, 50)), Colour::Amber);
+        // One user has no standard error.
+        assert_eq!(colour(measured(0.108, 0.0, 0.01, 1)), Colour::Amber);
         assert_eq!(Judgement::of(false, None, &[], None).colour, Colour::Amber);
         assert!(Judgement::of(false, None, &[], None).reasons[0].contains("No signal"));
     }

@@ -68,6 +68,12 @@ pub struct Model {
     pub events: Vec<u64>,
 }
 
+/// A service hands a model from thread to thread.
+const _: fn() = || {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<Model>();
+};
+
 /// What is kept of an item that was not trained: sums over its audience, which merge by adding.
 ///
 /// The responses of the `M0` heads are linear in the trunk, so their sum is `w_s·sums + b_s·mass`.

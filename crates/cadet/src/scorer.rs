@@ -306,7 +306,8 @@ impl<'a> Scorer<'a> {
             true => ratio.familiarity_in(work, task, &self.halves, &mut out),
             false => ratio.familiarity_in(work, task, &self.halves.select(users), &mut out),
         }
-        if users.is_sorted() {
+        // A user may be asked about twice: then each of the two rows is corrected on its own.
+        if users.is_sorted_by(|a, b| a < b) {
             self.replace(task, self.users.rows_without(task, users).into_iter(), |i| users[i], &mut out);
         } else {
             let seen = |(i, u): (usize, &u32)| Some((i, self.users.for_pair(*u, task)?));

@@ -311,3 +311,38 @@ fn unknown_users_are_known_by_what_they_saw() {
     assert_eq!(left_out.unknown_users, 3);
     assert!(matches!(Others::from_exposures(model, &Ids::new(), &exposures), Err(Error::Shape { .. })));
 }
+
+#[test]
+fn a_pair_that_is_asked_about_twice_gets_one_answer() {
+    let users = Users::of(model());
+    let ask = Ask::new(&users).unwrap();
+    let task = model().exposures.audiences().max_by_key(|(_, a)| a.instances.len()).unwrap().0;
+    let members = model().exposures.audience(task).instances;
+    // Each member twice, in order: they have seen the item, so it is taken out of what describes them.
+    let pairs: Vec<_> = members.iter().flat_map(|u| [(id(*u), id(task.0)); 2]).collect();
+    let rows = ask.score(&pairs).unwrap();
+    for (rows, pair) in rows.chunks_exact(2).zip(pairs.chunks_exact(2)) {
+        let alone = familiarity(&ask.score(&pair[..1]).unwrap()[0]).to_bits();
+        assert!(rows.iter().all(|row| familiarity(row).to_bits() == alone));
+    }
+}
+
+/// Two fits and ten scorers in one process: none minds the others.
+#[test]
+fn many_work_side_by_side() {
+    let world = tiny_world(8);
+    let fitted = || fit(log(world.exposures.clone(), None), &tiny_settings()).unwrap();
+    let pairs: Vec<_> = (0..200u32).map(|i| (id(i * 7 % 300), id(i % 30))).collect();
+    let scores = |model: &Model| -> Vec<Option<u32>> {
+        let users = Users::of(model);
+        let rows = Ask::new(&users).unwrap().score(&pairs).unwrap();
+        rows.iter().map(|row| row.verdict.map(|v| v.familiarity.to_bits())).collect()
+    };
+    let (expected, answers) = (scores(&fitted()), scores(model()));
+    std::thread::scope(|scope| {
+        let fits: Vec<_> = (0..2).map(|_| scope.spawn(|| scores(&fitted()))).collect();
+        let scorers: Vec<_> = (0..10).map(|_| scope.spawn(|| scores(model()))).collect();
+        assert!(fits.into_iter().all(|f| f.join().unwrap() == expected));
+        assert!(scorers.into_iter().all(|s| s.join().unwrap() == answers));
+    });
+}

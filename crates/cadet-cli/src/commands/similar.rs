@@ -14,8 +14,10 @@ pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     refuse_without_signal(&model)?;
     let found = ask::similar(&model, typed_item(&model, &args.item)?, args.number)
         .map_err(worded(&model, &UserFlags::default()))?;
+    // Files call columns as the log did, machines and people are told what they are.
+    let item_id = if args.out.is_some() { &model.manifest.data.columns.item } else { "item_id" };
     let sheet = Sheet::default()
-        .items("item_id", &model, found.near.iter().map(|near| near.item))
+        .items(item_id, &model, found.near.iter().map(|near| near.item))
         .signed("cosine", found.near.iter().map(|near| near.cosine))
         .counts("users", found.near.iter().map(|near| near.users));
     match &args.out {
