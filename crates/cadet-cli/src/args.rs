@@ -147,7 +147,7 @@ pub(crate) struct UserFlags {
 /// One item, where it is not all of them.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Which {
-    /// The item, by its id
+    /// The item, by its id or its title
     #[arg(
         long,
         value_name = "ID",
@@ -336,7 +336,7 @@ pub(crate) struct Similar {
     /// Model folder
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
-    /// The item, by its id
+    /// The item, by its id or its title
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) item: String,
     /// How many items
@@ -490,7 +490,7 @@ pub(crate) struct Explain {
     /// The user, by its id
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) user: String,
-    /// The item, by its id
+    /// The item, by its id or its title
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     pub(crate) item: String,
     /// Parts to show of each kind; the others are added up

@@ -80,7 +80,7 @@ const SETTINGS: [(&str, &str, &str); 32] = [
     ("drops", "epochs at which the step size falls to a tenth, with schedule=steps", ""),
     ("update", "whether net and embeddings move together: joint or alternate", ""),
     ("idle", "what embeddings do whose items a batch does not meet: rest, or coast as under dense Adam", ""),
-    ("select", "what makes an epoch the best, on held-out users: loss or auc", ""),
+    ("select", "what makes an epoch the best, on held-out users: loss or auc; or last", ""),
 ];
 
 /// The settings that most trainings need; the others are given by `--set`. What is not given is left to the config file or
