@@ -109,7 +109,7 @@ fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().collect();
     let out = args.get(1).ok_or("name the folder to write to")?;
     let number = |i: usize, or: u64| args.get(i).map_or(Ok(or), |a| a.parse::<u64>());
-    let (first, seeds) = (number(2, 201)?, number(3, 5)?);
+    let (first, seeds) = (number(2, 301)?, number(3, 5)?);
     let chosen = |i: usize, name: &str| {
         args.get(i).is_none_or(|list| list == "all" || list.split(';').any(|n| n == name))
     };
