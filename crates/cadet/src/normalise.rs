@@ -90,7 +90,7 @@ impl Described<'_> {
         if weight > 0.0 { self.without(instance, task, weight) } else { None }
     }
 
-    /// Gives the rows that differ for a task, of those of these instances (ascending) that were shown it: where the
+    /// Gives the rows that differ for a task, of those of these instances (each once, ascending) that were shown it: where the
     /// instance stands in the list, and its row.
     pub(crate) fn rows_without(&self, task: TaskId, wanted: &[u32], mut give: impl FnMut(usize, Vec<f32>)) {
         let shown = self.shown.filter(|e| (task.0 as usize) < e.task_count());
