@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use cadet::estimator::{Estimator, Rates};
-use cadet::exposures::TaskId;
+use cadet::learn::estimator::{Estimator, Rates};
+use cadet::learn::sampler::{Base, Batch, Sampler};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::log::exposures::TaskId;
 use cadet::metrics::auc;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::{Base, Batch, Sampler};
-use cadet::tasks::TaskEmbeddings;
 use cadet::{Exposures, ExposuresBuilder, Instances};
 use cadet_deep::kernels::Precision;
 use cadet_deep::{Augment, DeepConfig, DeepRatio, Negatives};

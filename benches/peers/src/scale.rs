@@ -3,12 +3,12 @@
 //! Users belong to one of 64 groups and show 32 features around its centre; a few users see most. Items have two
 //! home groups, which give 7 of 10 exposures; their sizes follow a power law. No pair stands twice.
 
-use cadet::exposures::{ExposuresBuilder, TaskId};
-use cadet::init::random::random;
-use cadet::ratio::RatioConfig;
+use cadet::learn::init::random::random;
+use cadet::learn::ratio::RatioConfig;
+use cadet::learn::sampler::{Base, Sampler};
+use cadet::learn::trainer::{self, History, Signal, TrainConfig, Watch};
+use cadet::log::exposures::{ExposuresBuilder, TaskId};
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::{Base, Sampler};
-use cadet::trainer::{self, History, Signal, TrainConfig, Watch};
 use cadet::{Exposures, Instances};
 use rayon::prelude::*;
 use serde_json::{Value, json};

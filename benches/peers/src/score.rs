@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use cadet::estimator::Tensor;
-use cadet::exposures::TaskId;
-use cadet::ratio::{Ratio, RatioConfig};
-use cadet::tasks::TaskEmbeddings;
+use cadet::learn::estimator::Tensor;
+use cadet::learn::ratio::{Ratio, RatioConfig};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::log::exposures::TaskId;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use cadet::Instances;
-use cadet::estimator::Estimator;
-use cadet::exposures::TaskId;
-use cadet::init::random::random;
-use cadet::ratio::RatioConfig;
-use cadet::sampler::{Base, Sampler};
-use cadet::trainer::{self, Progress, TrainConfig, Validation, Watch};
+use cadet::learn::estimator::Estimator;
+use cadet::learn::init::random::random;
+use cadet::learn::ratio::RatioConfig;
+use cadet::learn::sampler::{Base, Sampler};
+use cadet::learn::trainer::{self, Progress, TrainConfig, Validation, Watch};
+use cadet::log::exposures::TaskId;
 use serde_json::{Value, json};
 
 use crate::watch::Stopwatch;

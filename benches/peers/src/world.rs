@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use cadet::sampler::Batch;
+use cadet::learn::sampler::Batch;
 use cadet::{Exposures, IdRef, Ids, Instances, Names};
 use cadet_data::{Columns, PairReader, ReadOptions, UserOptions, read_exposures_into, read_users};
 

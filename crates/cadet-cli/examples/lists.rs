@@ -9,11 +9,11 @@
 
 use std::path::Path;
 
-use cadet::pipeline::fit;
+use cadet::fit::fit;
+use cadet::learn::trainer::Unwatched;
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::Settings;
-use cadet::synth::WorldConfig;
-use cadet::trainer::Unwatched;
+use cadet::worlds::synth::WorldConfig;
 use cadet::{IdRef, store};
 use cadet_data::{Kind, TableWriter, Values};
 

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
 use cadet::ask::{self, Ask, Mode};
-use cadet::judge::Colour;
+use cadet::judge::verdict::Colour;
+use cadet::learn::trainer::History;
 use cadet::metrics::CHANCE_LOSS;
 use cadet::model::Model;
-use cadet::scorer::Scorer;
-use cadet::synth::World;
-use cadet::trainer::History;
-use cadet::users::Users;
+use cadet::worlds::synth::World;
 use cadet::{Error, TaskId};
 use cadet_data::Draft;
 use cadet_data::time::iso;
@@ -399,7 +399,7 @@ fn trust(model: &Model) -> Section {
 /// The model beside simpler ways, and beside itself in the future.
 fn rivals(model: &Model) -> Table {
     let m = &model.manifest;
-    let estimate = |e: Option<cadet::evaluate::Estimate>, sign: f64| match e {
+    let estimate = |e: Option<cadet::judge::evaluate::Estimate>, sign: f64| match e {
         Some(e) => Cell::Spread(sign * e.value, 1.96 * e.error),
         None => "".into(),
     };
@@ -581,7 +581,7 @@ fn population(model: &Model) -> Vec<u32> {
 
 /// How often the same users are the freshest.
 fn hubs(model: &Model) -> Result<Section> {
-    let found = cadet::judge::hubs(model, 200, 100)?;
+    let found = cadet::judge::verdict::hubs(model, 200, 100)?;
     let text = format!(
         "The {} freshest users of each of {} items, among those who have not seen it: the 1 % most listed users hold {:.0} % \
          of all places. Drawn by lot in proportion to how fresh the model takes users to be, they would hold {:.0} %, and \

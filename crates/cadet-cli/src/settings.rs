@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use cadet::learn::trainer::Schedule;
 use cadet::settings::Settings;
-use cadet::trainer::Schedule;
 use cadet::{At, Error};
 use cadet_data::Columns;
 use clap::{Args, ValueEnum};

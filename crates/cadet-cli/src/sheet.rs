@@ -211,7 +211,7 @@ pub(crate) fn write(path: &Path, sheet: &Sheet<'_>, global: &Global) -> Result<(
 mod tests {
     use super::*;
     use cadet::ask::Status;
-    use cadet::scorer::Verdict;
+    use cadet::ask::scorer::Verdict;
 
     #[test]
     fn a_row_reads_alike_on_screen_and_in_json() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cadet::ids::canonical_int;
+use cadet::log::ids::canonical_int;
 use cadet::{At, IdRef, Names, Result};
 use memchr::{memchr, memchr2};
 

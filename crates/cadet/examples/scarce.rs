@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use cadet::items::{self, Arrivals};
+use cadet::arrive::{self, Arrivals};
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::{Others, Users};
+use cadet::fit::fit;
+use cadet::learn::trainer::Unwatched;
 use cadet::metrics::{Summary, agreement};
 use cadet::model::Model;
-use cadet::pipeline::fit;
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::trainer::Unwatched;
-use cadet::users::{Others, Users};
 use cadet::worlds::traits::{TraitConfig, TraitWorld};
 use cadet::{Ids, Instances, Names, TaskId};
 
@@ -67,7 +67,7 @@ fn measure(world: &TraitWorld, model: &mut Model, seconds: f64) -> Result<Figure
         unknown_user_events: 0,
         sources: vec!["later".into()],
     };
-    items::add(model, arrivals)?;
+    arrive::add(model, arrivals)?;
     let after = estimates(world, model, known..all)?;
     // A model that found no signal says 0 to everybody, and knows nothing of the truth.
     let or_nothing = |correlation: f64| if correlation.is_finite() { correlation } else { 0.0 };

@@ -7,16 +7,16 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cadet::evaluate::{HeldOut, Limits, evaluate, on_new_users};
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::{Others, Users};
+use cadet::fit::fit;
+use cadet::judge::evaluate::{HeldOut, Limits, evaluate, on_new_users};
+use cadet::learn::sampler::Base;
+use cadet::learn::trainer::Unwatched;
+use cadet::log::split::{FeatureSource, SplitRule, Views};
 use cadet::metrics::{Summary, agreement};
 use cadet::model::Model;
-use cadet::pipeline::fit;
-use cadet::sampler::Base;
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::split::{FeatureSource, SplitRule, Views};
-use cadet::trainer::Unwatched;
-use cadet::users::{Others, Users};
 use cadet::worlds::tastes::{TasteConfig, TasteWorld};
 use cadet::{Exposures, Ids, TaskId};
 

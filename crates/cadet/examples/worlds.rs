@@ -6,12 +6,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cadet::init::learned::SeedChoice;
+use cadet::fit::fit;
+use cadet::learn::init::learned::SeedChoice;
+use cadet::learn::trainer::{Idle, Unwatched, Update};
 use cadet::metrics::{Agreement, Summary, agreement};
-use cadet::pipeline::fit;
 use cadet::settings::{Init, Settings};
-use cadet::synth::WorldConfig;
-use cadet::trainer::{Idle, Unwatched, Update};
+use cadet::worlds::synth::WorldConfig;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=5;
 

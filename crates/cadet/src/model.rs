@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::{Calibrator, SHARES};
-use crate::evaluate::Evaluation;
-use crate::exposures::{Exposures, TaskId};
-use crate::features::{Factors, Standard};
-use crate::heads::Heads;
-use crate::ids::Ids;
-use crate::init::project::Projection;
-use crate::instances::Instances;
-use crate::judge::{Baseline, Future, Judgement};
+use crate::judge::calibrate::{Calibrator, SHARES};
+use crate::judge::evaluate::Evaluation;
+use crate::judge::verdict::{Baseline, Future, Judgement};
+use crate::learn::features::{Factors, Standard};
+use crate::learn::heads::Heads;
+use crate::learn::init::project::Projection;
+use crate::learn::normalise::{Catalogue, Described};
+use crate::learn::ratio::Ratio;
+use crate::learn::temper::Slope;
+use crate::learn::trainer::History;
 use crate::log::Columns;
-use crate::normalise::{Catalogue, Described};
-use crate::ratio::Ratio;
+use crate::log::exposures::{Exposures, TaskId};
+use crate::log::ids::Ids;
+use crate::log::instances::Instances;
 use crate::settings::Settings;
-use crate::temper::Slope;
-use crate::trainer::History;
 
 /// What a manifest calls its format.
 pub const FORMAT: &str = "cadet-model";
@@ -58,7 +58,7 @@ pub struct Model {
     pub reference: Instances,
     /// What is taken off their scores.
     pub reference_log_sums: Vec<f32>,
-    /// Familiarity of the population with each item at [`crate::calibrate::SHARES`].
+    /// Familiarity of the population with each item at [`crate::judge::calibrate::SHARES`].
     pub knots: Vec<f32>,
     /// Turns quantiles into p-values.
     pub calibrator: Calibrator,

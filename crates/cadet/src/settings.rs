@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::digest::hex;
-use crate::init::learned::SeedChoice;
-use crate::ratio::RatioConfig;
-use crate::sampler::Base;
-use crate::split::{FeatureSource, SplitRule};
-use crate::trainer::{Idle, Schedule, Select, TrainConfig, Update};
+use crate::learn::init::learned::SeedChoice;
+use crate::learn::ratio::RatioConfig;
+use crate::learn::sampler::Base;
+use crate::learn::trainer::{Idle, Schedule, Select, TrainConfig, Update};
+use crate::log::split::{FeatureSource, SplitRule};
 use crate::{Error, Result};
 
 /// Where the tasks' embeddings start.

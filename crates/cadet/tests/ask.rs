@@ -5,12 +5,12 @@ mod worlds;
 
 use std::sync::OnceLock;
 
+use cadet::arrive::{Arrivals, add};
+use cadet::ask::decide::Rule;
+use cadet::ask::users::{LeftOut, Others, Users};
 use cadet::ask::{Ask, AudienceQuestion, Chosen, Mode, Order, Row, Status, Top, similar};
-use cadet::decide::Rule;
-use cadet::items::{Arrivals, add};
 use cadet::model::{Model, Standing};
 use cadet::settings::Settings;
-use cadet::users::{LeftOut, Others, Users};
 use cadet::{Error, ExposuresBuilder, IdRef, Ids};
 use worlds::*;
 

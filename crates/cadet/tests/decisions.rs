@@ -6,11 +6,11 @@
 mod worlds;
 
 use cadet::TaskId;
-use cadet::calibrate::Basis;
-use cadet::decide::{Discoveries, Rule, adjusted};
+use cadet::ask::decide::{Discoveries, Rule, adjusted};
+use cadet::judge::calibrate::Basis;
 use cadet::metrics::Summary;
 use cadet::settings::Settings;
-use cadet::synth::WorldConfig;
+use cadet::worlds::synth::WorldConfig;
 use rayon::prelude::*;
 
 #[test]

@@ -3,10 +3,10 @@
 
 mod worlds;
 
-use cadet::explain::{Subject, TOLERANCE, explain, explain_user, nearest};
+use cadet::ask::reasons::{Subject, TOLERANCE, explain, explain_user, nearest};
+use cadet::ask::users::Users;
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::{Init, Settings};
-use cadet::users::Users;
 use cadet::{ExposuresBuilder, Instances, TaskId};
 use worlds::*;
 

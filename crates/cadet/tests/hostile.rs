@@ -5,12 +5,12 @@ mod worlds;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use cadet::evaluate::{Label, LabelRule, Ties, label_auc};
+use cadet::Log;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
+use cadet::judge::evaluate::{Label, LabelRule, Ties, label_auc};
 use cadet::model::Model;
-use cadet::pipeline::Log;
-use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
-use cadet::users::Users;
 use cadet::{Error, Exposures, ExposuresBuilder, Instances, Result};
 use worlds::*;
 
@@ -191,7 +191,9 @@ fn the_smallest_logs() {
 
 #[test]
 fn more_seed_tasks_than_tasks_are_all_of_them() {
-    for choice in [cadet::init::learned::SeedChoice::Random, cadet::init::learned::SeedChoice::Spread] {
+    for choice in
+        [cadet::learn::init::learned::SeedChoice::Random, cadet::learn::init::learned::SeedChoice::Spread]
+    {
         let settings = Settings { seed_tasks: 1_000, seed_choice: choice, embedding: 50, ..tiny_settings() };
         let model = try_fit(given(), &settings, "seed tasks").unwrap();
         assert_usable(&model, "seed tasks");

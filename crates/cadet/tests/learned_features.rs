@@ -4,12 +4,12 @@
 
 mod worlds;
 
-use cadet::evaluate::{HeldOut, Limits, evaluate};
+use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
+use cadet::learn::sampler::Base;
+use cadet::log::split::{FeatureSource, Part, Views};
 use cadet::model::Model;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::Base;
 use cadet::settings::Settings;
-use cadet::split::{FeatureSource, Part, Views};
 use cadet::{Exposures, ExposuresBuilder, TaskId};
 use worlds::*;
 

@@ -3,20 +3,20 @@
 
 mod worlds;
 
-use cadet::items::{Added, Arrivals, add, fine_tune};
+use cadet::Log;
+use cadet::arrive::{Added, Arrivals, add, fine_tune};
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
+use cadet::learn::ratio::Products;
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::trainer::Unwatched;
+use cadet::log::split::Part;
 use cadet::metrics::{Agreement, agreement};
 use cadet::model::{Model, Standing};
-use cadet::pipeline::Log;
-use cadet::ratio::Products;
 use cadet::rng::{Purpose, Rng};
-use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
-use cadet::split::Part;
 use cadet::store;
-use cadet::synth::World;
-use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::Unwatched;
-use cadet::users::Users;
+use cadet::worlds::synth::World;
 use cadet::{ExposuresBuilder, IdRef, Ids, Instances, TaskId};
 use worlds::*;
 

@@ -8,12 +8,13 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use cadet::estimator::{Estimator, Tensor};
+use cadet::Log;
+use cadet::fit::{Observe, Stage};
+use cadet::learn::estimator::{Estimator, Tensor};
+use cadet::learn::trainer::{End, Idle, Progress, Signal, Update, Watch};
 use cadet::model::Model;
-use cadet::pipeline::{self, Log, Observe, Stage};
 use cadet::settings::Settings;
 use cadet::store::{self, Checkpoint};
-use cadet::trainer::{End, Idle, Progress, Signal, Update, Watch};
 use cadet::{Error, Result};
 use worlds::*;
 
@@ -154,7 +155,7 @@ fn interrupted_runs_go_on(settings: &Settings) {
             let when = format!("after {how:?} in epoch {after} of {stage:?}");
             let folder = tempfile::tempdir().unwrap();
             let mut first = Onlooker::new(folder.path(), settings, Some((how, stage, after)));
-            let ended = pipeline::fit(given(), settings, &mut first);
+            let ended = cadet::fit(given(), settings, &mut first);
             match how {
                 How::Asked => {
                     let model = ended.unwrap();
@@ -165,7 +166,7 @@ fn interrupted_runs_go_on(settings: &Settings) {
             }
             assert!(first.checkpoint.exists());
             let mut second = Onlooker::new(folder.path(), settings, None);
-            let model = pipeline::fit(given(), settings, &mut second).unwrap();
+            let model = cadet::fit(given(), settings, &mut second).unwrap();
             assert_same(&bytes(&model), &whole, &when);
             // It went on and did not start over.
             let all = settings.seed_epochs + settings.epochs;
@@ -182,11 +183,11 @@ fn a_finished_checkpoint_gives_the_model_without_training() {
     let settings = Settings { patience: 2, epochs: 30, learning_rate: 3e-2, ..tiny_settings() };
     let folder = tempfile::tempdir().unwrap();
     let mut first = Onlooker::new(folder.path(), &settings, None);
-    let model = pipeline::fit(given(), &settings, &mut first).unwrap();
+    let model = cadet::fit(given(), &settings, &mut first).unwrap();
     assert_eq!(model.manifest.history.end, End::Early);
     assert!(model.manifest.history.best < model.manifest.history.epochs.len());
     let mut second = Onlooker::new(folder.path(), &settings, None);
-    let again = pipeline::fit(given(), &settings, &mut second).unwrap();
+    let again = cadet::fit(given(), &settings, &mut second).unwrap();
     assert_eq!(second.epochs_seen, 0);
     assert_same(&bytes(&again), &bytes(&model), "after resuming a finished run");
 }
@@ -196,11 +197,11 @@ fn a_checkpoint_of_other_settings_is_refused() {
     let settings = tiny_settings();
     let folder = tempfile::tempdir().unwrap();
     let mut first = Onlooker::new(folder.path(), &settings, Some((How::Killed, Stage::Seeds, 1)));
-    pipeline::fit(given(), &settings, &mut first).unwrap_err();
+    cadet::fit(given(), &settings, &mut first).unwrap_err();
     for other in [Settings { seed: 9, ..settings.clone() }, Settings { hidden: vec![12], ..settings.clone() }]
     {
         let mut second = Onlooker::new(folder.path(), &other, None);
-        let error = pipeline::fit(given(), &other, &mut second).unwrap_err();
+        let error = cadet::fit(given(), &other, &mut second).unwrap_err();
         assert!(matches!(error, Error::Store { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("seed-tasks.checkpoint") && text.contains("other data or settings"), "{text}");
@@ -208,7 +209,7 @@ fn a_checkpoint_of_other_settings_is_refused() {
     // Even one that claims to be of this run is refused where its tensors do not fit.
     let other = Settings { hidden: vec![9, 7], ..settings.clone() };
     let mut second = Onlooker::new(folder.path(), &settings, None);
-    let error = pipeline::fit(given(), &other, &mut second).unwrap_err();
+    let error = cadet::fit(given(), &other, &mut second).unwrap_err();
     assert!(error.to_string().contains("seed-tasks.checkpoint"), "{error}");
 }
 
@@ -218,7 +219,7 @@ fn stopping_in_the_first_epoch_leaves_a_usable_model() {
     for stage in [Stage::Seeds, Stage::Ratio] {
         let folder = tempfile::tempdir().unwrap();
         let mut watch = Onlooker::new(folder.path(), &settings, Some((How::Asked, stage, 0)));
-        let model = pipeline::fit(given(), &settings, &mut watch).unwrap();
+        let model = cadet::fit(given(), &settings, &mut watch).unwrap();
         assert_eq!(model.manifest.history.end, End::Interrupted);
         assert_eq!(model.manifest.history.epochs.len(), 1);
         let rows = familiarity(&model, &(0..300).collect::<Vec<_>>());
@@ -236,7 +237,7 @@ fn a_short_epoch_can_be_stopped_too() {
     let settings = Settings { batch: Some(4096), ..tiny_settings() };
     let folder = tempfile::tempdir().unwrap();
     let mut watch = Onlooker::new(folder.path(), &settings, Some((How::Asked, Stage::Seeds, 1)));
-    let model = pipeline::fit(given(), &settings, &mut watch).unwrap();
+    let model = cadet::fit(given(), &settings, &mut watch).unwrap();
     assert_eq!(model.manifest.history.end, End::Interrupted);
 }
 
@@ -244,14 +245,14 @@ fn a_short_epoch_can_be_stopped_too() {
 fn a_damaged_checkpoint_is_an_error_and_no_panic() {
     let settings = Settings { epochs: 2, seed_epochs: 2, ..tiny_settings() };
     let folder = tempfile::tempdir().unwrap();
-    pipeline::fit(given(), &settings, &mut Onlooker::new(folder.path(), &settings, None)).unwrap();
+    cadet::fit(given(), &settings, &mut Onlooker::new(folder.path(), &settings, None)).unwrap();
     let path = folder.path().join("model.checkpoint").join("ratio-net.checkpoint");
     let good = fs::read(&path).unwrap();
     let text = String::from_utf8_lossy(&good[..good.len().min(4096)]).into_owned();
     let at = text.find(r#"\"best\":"#).expect("history in the header") + r#"\"best\":"#.len();
     let resume = || {
         let mut watch = Onlooker::new(folder.path(), &settings, None);
-        catch_unwind(AssertUnwindSafe(|| pipeline::fit(given(), &settings, &mut watch).map(|_| ())))
+        catch_unwind(AssertUnwindSafe(|| cadet::fit(given(), &settings, &mut watch).map(|_| ())))
     };
     // A best epoch that does not exist.
     for digit in [b'0', b'9'] {

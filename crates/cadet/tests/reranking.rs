@@ -2,9 +2,9 @@
 
 mod worlds;
 
-use cadet::rerank::{By, Method, Request, RerankConfig, Reranker, list_key};
-use cadet::scorer::Scorer;
-use cadet::users::Users;
+use cadet::ask::rerank::{By, Method, Request, RerankConfig, Reranker, list_key};
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
 use cadet::{Exposures, IdRef, TaskId};
 
 fn request<'a>(

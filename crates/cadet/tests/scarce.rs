@@ -1,13 +1,13 @@
 //! Features are given and exposures are few: the truth is known, also for items that come after training.
 
-use cadet::items::{self, Arrivals};
+use cadet::arrive::{self, Arrivals};
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::{Others, Users};
+use cadet::fit::fit;
+use cadet::learn::trainer::Unwatched;
 use cadet::metrics::agreement;
 use cadet::model::Model;
-use cadet::pipeline::fit;
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::trainer::Unwatched;
-use cadet::users::{Others, Users};
 use cadet::worlds::traits::{TraitConfig, TraitWorld};
 use cadet::{Ids, Instances, Names, TaskId};
 
@@ -46,7 +46,7 @@ fn twenty_exposures_an_item_are_enough_to_begin_with() {
         unknown_user_events: 0,
         sources: vec!["later".into()],
     };
-    items::add(&mut model, arrivals).unwrap();
+    arrive::add(&mut model, arrivals).unwrap();
     let late = correlation(&world, &model, known..all);
     assert!(late > 0.55, "{late}");
 }

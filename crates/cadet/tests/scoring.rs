@@ -3,19 +3,19 @@
 
 mod worlds;
 
-use cadet::calibrate::Basis;
-use cadet::estimator::{Estimator, Tensor};
-use cadet::evaluate::{HeldOut, Label, LabelRule, Limits, Ties, evaluate, label_auc};
+use cadet::ask::scorer::{Scorer, Verdict};
+use cadet::ask::users::Users;
+use cadet::judge::calibrate::Basis;
+use cadet::judge::evaluate::{HeldOut, Label, LabelRule, Limits, Ties, evaluate, label_auc};
+use cadet::learn::estimator::{Estimator, Tensor};
+use cadet::learn::ratio::{Ratio, RatioConfig};
+use cadet::learn::sampler::Base;
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::log::split::{Part, Parts};
 use cadet::metrics::{Summary, auc};
 use cadet::model::Model;
-use cadet::ratio::{Ratio, RatioConfig};
-use cadet::sampler::Base;
-use cadet::scorer::{Scorer, Verdict};
 use cadet::settings::Settings;
-use cadet::split::{Part, Parts};
-use cadet::synth::World;
-use cadet::tasks::TaskEmbeddings;
-use cadet::users::Users;
+use cadet::worlds::synth::World;
 use cadet::{Exposures, ExposuresBuilder, IdRef, Instances, TaskId};
 use worlds::*;
 

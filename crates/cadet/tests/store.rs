@@ -7,14 +7,14 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use cadet::items::Arrivals;
+use cadet::Log;
+use cadet::arrive::Arrivals;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
 use cadet::model::Model;
-use cadet::pipeline::Log;
 use cadet::rng::{Purpose, Rng};
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
 use cadet::store::{self, Claim};
-use cadet::users::Users;
 use cadet::{Error, ExposuresBuilder, IdRef, Ids, Instances, Kernel, Result, TaskId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -104,7 +104,7 @@ fn grow(mut model: Model) -> Model {
     let (events, sources) = (vec![3, 9, u64::MAX], vec!["later.csv".into()]);
     let arriving =
         Arrivals { users, items, exposures, features: None, events, unknown_user_events: 0, sources };
-    cadet::items::add(&mut model, arriving).unwrap();
+    cadet::arrive::add(&mut model, arriving).unwrap();
     assert_eq!(model.states.len(), 3);
     model
 }
@@ -305,7 +305,7 @@ fn try_out(folder: &Path) -> Result<(), String> {
         }
         for task in model.scored().into_iter().take(2) {
             // What is not finite cannot be explained, and that is said without a file.
-            drop(cadet::explain::explain_user(&Users::of(&model), 0, task));
+            drop(cadet::ask::reasons::explain_user(&Users::of(&model), 0, task));
         }
         Ok(())
     };

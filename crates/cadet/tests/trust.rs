@@ -6,11 +6,11 @@
 
 mod worlds;
 
-use cadet::evaluate::{Evaluation, on_new_users};
-use cadet::judge::Colour;
+use cadet::ask::users::{Others, Users};
+use cadet::judge::evaluate::{Evaluation, on_new_users};
+use cadet::judge::verdict::Colour;
 use cadet::model::Model;
 use cadet::settings::Settings;
-use cadet::users::{Others, Users};
 use cadet::worlds::tastes::{TasteConfig, TasteWorld, Tastes};
 use cadet::{Exposures, ExposuresBuilder, Ids, TaskId};
 use worlds::*;
@@ -64,7 +64,7 @@ fn noise_is_no_signal_and_says_so() {
 /// Σ m·e^r over all items that can be scored.
 fn propensities(users: &Users<'_>, user: u32) -> f64 {
     let model = users.model();
-    let scorer = cadet::scorer::Scorer::new(users).unwrap();
+    let scorer = cadet::ask::scorer::Scorer::new(users).unwrap();
     let (tasks, shares) = (model.scored(), model.shares());
     let row = scorer.matrix(&tasks, &[user]);
     tasks.iter().zip(row).map(|(t, f)| shares[t.0 as usize] * f64::from(f).exp()).sum()
@@ -86,7 +86,7 @@ fn propensities_add_up_for_known_users_new_users_and_new_items() {
     // New items, new users, and exposures of old users to old items, all at once.
     let mut grown = model.clone();
     let arrivals = arrivals(&model, &names, &world.newcomers);
-    cadet::items::add(&mut grown, arrivals).unwrap();
+    cadet::arrive::add(&mut grown, arrivals).unwrap();
     assert_eq!(grown.users.len(), model.users.len() + names.len());
     check(&Users::of(&grown), "after items add");
     // Folded in now or added for good: the same features.
@@ -98,7 +98,7 @@ fn propensities_add_up_for_known_users_new_users_and_new_items() {
 }
 
 /// What newcomers saw, a new item that every seventh user of the log saw, and some old pairs again.
-fn arrivals(model: &Model, names: &Ids, seen: &Exposures) -> cadet::items::Arrivals {
+fn arrivals(model: &Model, names: &Ids, seen: &Exposures) -> cadet::arrive::Arrivals {
     let (mut users, mut items) = (model.users.clone(), model.items.clone());
     (0..names.len() as u32).for_each(|u| {
         users.intern(names.name(u)).unwrap();
@@ -113,7 +113,7 @@ fn arrivals(model: &Model, names: &Ids, seen: &Exposures) -> cadet::items::Arriv
     (0..50).for_each(|u| builder.push(u % 11, u));
     let exposures = builder.build(items.len(), users.len()).unwrap();
     let (features, events, sources) = (None, vec![], vec!["a test".into()]);
-    cadet::items::Arrivals { users, items, exposures, features, events, unknown_user_events: 0, sources }
+    cadet::arrive::Arrivals { users, items, exposures, features, events, unknown_user_events: 0, sources }
 }
 
 #[test]

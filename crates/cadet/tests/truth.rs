@@ -6,11 +6,11 @@
 
 mod worlds;
 
+use cadet::learn::sampler::Base;
+use cadet::log::split::Part;
 use cadet::metrics::{Agreement, CHANCE_LOSS, agreement};
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::Base;
 use cadet::settings::Settings;
-use cadet::split::Part;
 use cadet::{ExposuresBuilder, Instances};
 use worlds::*;
 

@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use cadet::Instances;
-use cadet::estimator::{Estimator, Rates};
+use cadet::learn::estimator::{Estimator, Rates};
+use cadet::learn::sampler::Batch;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::Batch;
-use cadet::tasks::TaskEmbeddings;
 use cadet_deep::{GaussianConfig, MafConfig};
 
 const FEATURES: usize = 100;

@@ -8,7 +8,7 @@ use burn_tensor::module::{batch_norm, batch_norm_train, conv2d, linear};
 use burn_tensor::ops::ConvOptions;
 use burn_tensor::{Device, Tensor, TensorData};
 use cadet::Result;
-use cadet::estimator::{Tensor as Named, take};
+use cadet::learn::estimator::{Tensor as Named, take};
 use cadet::rng::Rng;
 
 use crate::density::numbers;

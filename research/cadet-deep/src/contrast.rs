@@ -7,14 +7,14 @@
 //! Images are rows of pixels in the order height, width, channel, normalised per channel; what augmentation pads with is 0,
 //! the mean.
 
-use cadet::estimator::{Estimator, Rates, Tensor};
-use cadet::exposures::Exposures;
-use cadet::heads::{PreEmbedding, audience_sums};
-use cadet::instances::Instances;
 use cadet::internals::{Adam, AdamConfig, Vectorised, softplus_and_slope, vectorised};
+use cadet::learn::estimator::{Estimator, Rates, Tensor};
+use cadet::learn::heads::{PreEmbedding, audience_sums};
+use cadet::learn::sampler::Batch;
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::log::exposures::Exposures;
+use cadet::log::instances::Instances;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::Batch;
-use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -589,7 +589,7 @@ impl PreEmbedding for Contrast {
 pub struct DeepRatio(Contrast);
 
 impl DeepRatio {
-    /// The trainable model inside, for [`cadet::trainer::train`].
+    /// The trainable model inside, for [`cadet::learn::trainer::train`].
     pub fn model_mut(&mut self) -> &mut Contrast {
         &mut self.0
     }
@@ -624,7 +624,7 @@ impl DeepRatio {
 pub struct DeepHeads(Contrast);
 
 impl DeepHeads {
-    /// The trainable model inside, for [`cadet::trainer::train`].
+    /// The trainable model inside, for [`cadet::learn::trainer::train`].
     pub fn model_mut(&mut self) -> &mut Contrast {
         &mut self.0
     }

@@ -6,11 +6,11 @@
 //!
 //! Both models look at the positives of a batch alone: the nominal images are the audience of the one task.
 
-use cadet::estimator::{Estimator, Rates, Tensor, take};
-use cadet::instances::Instances;
 use cadet::internals::{Adam, AdamConfig};
+use cadet::learn::estimator::{Estimator, Rates, Tensor, take};
+use cadet::learn::sampler::Batch;
+use cadet::log::instances::Instances;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::Batch;
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -348,9 +348,9 @@ fn quantile(mut values: Vec<f32>, share: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cadet::learn::sampler::{Base, Sampler};
+    use cadet::learn::trainer::{TrainConfig, Unwatched, train};
     use cadet::metrics::auc;
-    use cadet::sampler::{Base, Sampler};
-    use cadet::trainer::{TrainConfig, Unwatched, train};
     use cadet::{ExposuresBuilder, TaskId};
 
     const SIDE: usize = 8;

@@ -6,12 +6,12 @@
 
 use burn_tensor::activation::sigmoid;
 use burn_tensor::{Device, Int, Tensor, TensorData};
-use cadet::estimator::{Estimator, Rates, Tensor as Named, take};
-use cadet::instances::Instances;
 use cadet::internals::{Adam, AdamConfig};
+use cadet::learn::estimator::{Estimator, Rates, Tensor as Named, take};
+use cadet::learn::sampler::Batch;
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::log::instances::Instances;
 use cadet::rng::Rng;
-use cadet::sampler::Batch;
-use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
 

@@ -5,8 +5,8 @@
 
 use burn_tensor::Tensor;
 use burn_tensor::activation::relu;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
-use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 

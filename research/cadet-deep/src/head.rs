@@ -4,10 +4,10 @@
 //! all tasks. In the pre-embedding model `h_t` and `b_t` are learned as they are.
 
 use cadet::Result;
-use cadet::estimator::{Rates, Tensor};
 use cadet::internals::{Adam, AdamConfig};
+use cadet::learn::estimator::{Rates, Tensor};
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
-use cadet::tasks::TaskEmbeddings;
 
 use crate::kernels::{Engine, add_rows};
 use crate::net::Parameter;

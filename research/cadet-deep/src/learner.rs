@@ -3,7 +3,7 @@
 //! What is learned from the views is an [`Objective`]: [`crate::simclr`] and [`crate::csi`] are two.
 
 use burn_tensor::{Device, Tensor, TensorData};
-use cadet::estimator::Tensor as Named;
+use cadet::learn::estimator::Tensor as Named;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
 use rayon::prelude::*;

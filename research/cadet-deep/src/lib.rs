@@ -1,7 +1,7 @@
 //! What do deep nets make of the same tasks?
 //!
 //! The ratio `log q_t/p` on images, and estimates of the density `log q_t` alone, which the paper compares it with. All are
-//! [`cadet::estimator::Estimator`]s, so [`cadet::trainer::train`] trains them. The densities run on burn's CPU backend, the
+//! [`cadet::learn::estimator::Estimator`]s, so [`cadet::learn::trainer::train`] trains them. The densities run on burn's CPU backend, the
 //! image nets on kernels of their own.
 //!
 //! Beside them stand what the paper makes features of images with, SimCLR, and an anomaly detector it compares with,

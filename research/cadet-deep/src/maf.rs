@@ -17,8 +17,8 @@
 //! e⁴ in a block, gradients never vanish, and `v` is kept above 10⁻⁵. Features should be of about unit scale.
 
 use burn_tensor::{Device, Tensor, TensorData};
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
-use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -236,8 +236,8 @@ fn norm(theta: &[Tensor<2>]) -> [Tensor<2>; 2] {
 mod tests {
     use super::*;
     use cadet::Instances;
-    use cadet::estimator::{Estimator, Rates};
-    use cadet::sampler::Batch;
+    use cadet::learn::estimator::{Estimator, Rates};
+    use cadet::learn::sampler::Batch;
 
     fn embeddings(tasks: usize, seed: u64) -> TaskEmbeddings {
         let mut rng = Rng::at(seed, Purpose::Init, [9, 9]);

@@ -3,13 +3,13 @@
 use burn_tensor::activation::{relu, softplus};
 use burn_tensor::{Device, Int, Tensor, TensorData};
 use cadet::Instances;
-use cadet::contrastive::Contrastive;
-use cadet::estimator::{Estimator, Rates, Tensor as Named};
-use cadet::heads::Heads;
-use cadet::ratio::RatioConfig;
+use cadet::learn::contrastive::Contrastive;
+use cadet::learn::estimator::{Estimator, Rates, Tensor as Named};
+use cadet::learn::heads::Heads;
+use cadet::learn::ratio::RatioConfig;
+use cadet::learn::sampler::Batch;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::Batch;
-use cadet::tasks::TaskEmbeddings;
 
 // Hidden widths and the embedding fill whole vectors, so that the optimiser's state has no padding but the last bias's.
 const FEATURES: usize = 21;

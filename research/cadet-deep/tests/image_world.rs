@@ -1,15 +1,15 @@
 //! A generated image world whose answer is known: training separates images of a task's classes from the rest.
 
-use cadet::estimator::Estimator;
-use cadet::exposures::TaskId;
-use cadet::init::Initialiser;
-use cadet::init::learned::Learned;
-use cadet::init::random::random;
+use cadet::learn::estimator::Estimator;
+use cadet::learn::init::Initialiser;
+use cadet::learn::init::learned::Learned;
+use cadet::learn::init::random::random;
+use cadet::learn::sampler::{Base, Sampler};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::trainer::{Schedule, TrainConfig, Unwatched, Update, train};
+use cadet::log::exposures::TaskId;
 use cadet::metrics::auc;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::{Base, Sampler};
-use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::{Schedule, TrainConfig, Unwatched, Update, train};
 use cadet::{Exposures, ExposuresBuilder, Instances};
 use cadet_deep::init::Discriminant;
 use cadet_deep::{Augment, Contrast, DeepConfig, DeepRatio, Negatives, Trunk};

@@ -1,11 +1,11 @@
 //! Do the estimators find densities that are known?
 
-use cadet::estimator::{Estimator, Rates, Tensor};
+use cadet::learn::estimator::{Estimator, Rates, Tensor};
+use cadet::learn::sampler::{Base, Batch, Sampler};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::trainer::{Schedule, TrainConfig, Unwatched, train};
 use cadet::metrics::agreement;
 use cadet::rng::{Purpose, Rng};
-use cadet::sampler::{Base, Batch, Sampler};
-use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::{Schedule, TrainConfig, Unwatched, train};
 use cadet::{Exposures, ExposuresBuilder, Instances, TaskId};
 use cadet_deep::{GaussianConfig, MafConfig};
 

@@ -1,9 +1,9 @@
 //! `cadet audience`: the freshest or the most common users of an item, or of all items.
 
 use anyhow::Result;
+use cadet::ask::users::Users;
 use cadet::ask::{Ask, AudienceQuestion, Chosen, Row};
 use cadet::model::{Model, Standing};
-use cadet::users::Users;
 use cadet::{At, Error, store};
 use cadet_data::read_ids;
 use cadet_data::source::is_dash;

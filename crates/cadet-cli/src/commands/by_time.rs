@@ -1,13 +1,13 @@
 //! `cadet eval --by-time`: trained on the past, how good is a model on the future?
 
 use anyhow::Result;
-use cadet::evaluate::{HeldOut, Limits, evaluate};
-use cadet::judge::Judgement;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
+use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
+use cadet::judge::verdict::Judgement;
 use cadet::model::Model;
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::users::Users;
-use cadet::{At, Error, Exposures, Ids, Instances, pipeline};
+use cadet::{At, Error, Exposures, Ids, Instances, fit};
 use cadet_data::time::{self, iso};
 use cadet_data::{Cut, Log, ReadOptions, read_exposures};
 use serde_json::json;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     }
     let sources = sources.iter().map(|s| s.path.display().to_string()).collect();
     let (users, features, keep) = known(args, model, users)?;
-    let log = pipeline::Log {
+    let log = cadet::Log {
         users,
         items,
         exposures: past,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         }
     };
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
-    let fitted = pipeline::fit(log, &settings, &mut Watcher::new(None, false))?;
+    let fitted = fit(log, &settings, &mut Watcher::new(None, false))?;
 
     // Users whose features come from what they saw need a past.
     let mut had_past = vec![fitted.factors.is_none(); fitted.users.len()];

@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use anyhow::Result;
 use cadet::IdRef;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
+use cadet::fit;
 use cadet::metrics::{Agreement, Summary, agreement};
 use cadet::model::Model;
-use cadet::pipeline;
 use cadet::rng::{Purpose, Rng};
-use cadet::scorer::Scorer;
 use cadet::settings::{Init, Settings};
 use cadet::store;
-use cadet::synth::{World, WorldConfig};
-use cadet::users::Users;
+use cadet::worlds::synth::{World, WorldConfig};
 use cadet_data::{Kind, TableWriter, Values, cost};
 use serde::Serialize;
 use serde_json::json;
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
             if door == Door::IdsAlone {
                 log.features = None;
             }
-            let mut model = pipeline::fit(log, &settings, &mut Watcher::new(None, false))?;
+            let mut model = fit(log, &settings, &mut Watcher::new(None, false))?;
             let seconds = started.elapsed().as_secs_f64();
             fill_costs(&mut model, started, cpu);
             results.push(Against {

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cadet::evaluate::{
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::{Others, Users};
+use cadet::judge::evaluate::{
     Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc, on_new_users,
 };
-use cadet::judge::Judgement;
+use cadet::judge::verdict::Judgement;
+use cadet::log::split::Part;
 use cadet::metrics::Summary;
 use cadet::model::{Model, Standing};
-use cadet::scorer::Scorer;
-use cadet::split::Part;
-use cadet::users::{Others, Users};
 use cadet::{At, Error, IdRef, Ids, Instances, Names, TaskId, store};
 use cadet_data::{
     Kind, LabelColumn, Labels, Log, ReadOptions, TableWriter, Values, movielens, read_exposures_into,
@@ -287,7 +287,7 @@ fn by_activity(found: &Evaluation) -> String {
     if found.by_activity.is_empty() {
         return String::new();
     }
-    let row = |b: &cadet::evaluate::ActivityBucket| {
+    let row = |b: &cadet::judge::evaluate::ActivityBucket| {
         vec![
             if b.from < b.to { format!("{}–{}", b.from, b.to) } else { b.from.to_string() },
             output::count(b.pairs),

@@ -1,10 +1,10 @@
 //! `cadet explain`: why is a user this familiar with an item?
 
 use anyhow::Result;
+use cadet::ask::reasons::TOLERANCE;
+use cadet::ask::scorer::Verdict;
 use cadet::ask::{self, Ask, Row};
-use cadet::explain::TOLERANCE;
 use cadet::model::Model;
-use cadet::scorer::Verdict;
 use cadet::{IdRef, TaskId, store};
 use cadet_data::time::iso;
 use serde_json::{Value, json};

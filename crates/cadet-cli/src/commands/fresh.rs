@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use cadet::ask::decide::Rule;
 use cadet::ask::{Ask, Flagged, Fresh};
-use cadet::calibrate::Basis;
-use cadet::decide::Rule;
+use cadet::judge::calibrate::Basis;
 use cadet::store;
 use cadet_data::source::is_dash;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! `cadet items add`: new items, without training again.
 
 use anyhow::Result;
-use cadet::items::{self, Added, Arrivals};
+use cadet::arrive::{self, Added, Arrivals};
+use cadet::learn::trainer::{Signal, Watch};
 use cadet::model::{Model, Standing};
-use cadet::trainer::{Signal, Watch};
 use cadet::{Ids, Instances, TaskId, store};
 use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         sources: log.sources,
     };
     let named = args.items.iter().chain(&args.users).map(|path| path.display().to_string());
-    let added = items::add(
+    let added = arrive::add(
         &mut model,
         Arrivals {
             users: log.users,
@@ -55,7 +55,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
         let items = added_items(&model);
-        tuned = items::fine_tune(&mut model, &items, epochs, &mut Stop)?;
+        tuned = arrive::fine_tune(&mut model, &items, epochs, &mut Stop)?;
         if tuned.is_none() {
             tracing::warn!(
                 "no added item has an exposure to a user that may be trained on: nothing to fine-tune"

@@ -1,13 +1,13 @@
 //! `cadet train --repeats`: how far do seeds differ?
 
 use anyhow::Result;
+use cadet::Log;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
 use cadet::metrics::Summary;
 use cadet::model::Model;
-use cadet::pipeline::{self, Log};
 use cadet::rng::{Purpose, Rng};
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::users::Users;
 use cadet::{IdRef, TaskId};
 use serde::Serialize;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(first: &Model, log: &Log, settings: &Settings, repeats: u64) -
             break;
         }
         let settings = Settings { seed, future: false, ..settings.clone() };
-        let model = pipeline::fit(log.clone(), &settings, &mut Watcher::new(None, false))?;
+        let model = cadet::fit(log.clone(), &settings, &mut Watcher::new(None, false))?;
         seeds.push(Outcome::of(&model));
         scores.push(self::scores(&model, &pairs)?);
     }

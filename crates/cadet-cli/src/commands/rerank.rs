@@ -2,11 +2,11 @@
 
 use anyhow::{Result, bail};
 use cadet::ask::Status;
+use cadet::ask::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked, Reranker};
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
 use cadet::model::Model;
-use cadet::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked, Reranker};
-use cadet::scorer::Scorer;
-use cadet::users::Users;
 use cadet::{IdRef, TaskId, store};
 use cadet_data::source::is_dash;
 use cadet_data::{ListOptions, Lists, read_lists};

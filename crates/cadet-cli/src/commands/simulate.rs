@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use cadet::IdRef;
 use cadet::metrics::Summary;
-use cadet::simulate::{Policy, Round, SimulationConfig, Temper};
+use cadet::worlds::simulate::{Policy, Round, SimulationConfig, Temper};
 use cadet_data::{Kind, TableWriter, Values};
 use cadet_plot::{Axis, Best, Cell, Column, Figure, Lines, Page, Section, Series, Table, Tile};
 use rayon::prelude::*;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use cadet::estimator::Estimator;
+use cadet::fit::{Observe, Stage};
+use cadet::learn::estimator::Estimator;
+use cadet::learn::trainer::{End, Progress, Signal, Watch};
 use cadet::model::Model;
-use cadet::pipeline::{self, Observe, Stage};
 use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
-use cadet::trainer::{End, Progress, Signal, Watch};
 use cadet::{Error, Ids};
 use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_titles, read_users};
 use indicatif::ProgressBar;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let mut watch = Watcher::new(Some(out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
-    let mut model = pipeline::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
+    let mut model = cadet::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
     model.titles = titles;
     model.manifest.data.columns = columns(&args.log, &args.events);
     fill_costs(&mut model, clock, 0.0);
@@ -131,9 +131,9 @@ fn warn_if_faded(log: &Log, days: f64) {
 }
 
 /// Joins the log with the users file, where there is one.
-fn with_features(log: Log, args: &Train) -> Result<pipeline::Log> {
+fn with_features(log: Log, args: &Train) -> Result<cadet::Log> {
     let sources = log.sources.iter().map(|s| s.path.display().to_string()).collect();
-    let mut joined = pipeline::Log {
+    let mut joined = cadet::Log {
         users: log.users,
         items: log.items,
         exposures: log.exposures,

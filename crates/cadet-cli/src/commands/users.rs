@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
+use cadet::ask::users::{Others, Users};
 use cadet::model::Model;
-use cadet::users::{Others, Users};
 use cadet::{At, Error, Ids, Instances};
 use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
 

@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal;
 
-use cadet::evaluate::Evaluation;
-use cadet::judge::{Baseline, Colour, Future, Judgement};
+use cadet::judge::evaluate::Evaluation;
+use cadet::judge::verdict::{Baseline, Colour, Future, Judgement};
 use cadet_data::time::iso;
 
 use crate::output::{self, count};
@@ -44,8 +44,8 @@ fn wrapped(text: &str, width: usize, indent: &str) -> String {
 
 /// What the model and simpler ways reach on the same users, and on what came later.
 pub(crate) fn measures(found: &Evaluation, baselines: &[Baseline], future: Option<&Future>) -> String {
-    let gain = |g: cadet::evaluate::Estimate| format!("{:+.4} ± {:.4}", 0.0 - g.value, 1.96 * g.error);
-    let auc = |a: Option<cadet::evaluate::Estimate>| {
+    let gain = |g: cadet::judge::evaluate::Estimate| format!("{:+.4} ± {:.4}", 0.0 - g.value, 1.96 * g.error);
+    let auc = |a: Option<cadet::judge::evaluate::Estimate>| {
         a.map_or("none".into(), |a| format!("{:.3} ± {:.3}", a.value, 1.96 * a.error))
     };
     let once = |a: Option<f64>| a.map_or("none".into(), |a| format!("{a:.3}"));

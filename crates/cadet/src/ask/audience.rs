@@ -2,10 +2,10 @@
 
 use super::{Ask, Mode, Row, find_item, refuse_without_signal};
 use crate::Result;
-use crate::calibrate::Basis;
-use crate::ids::{IdRef, Ids};
+use crate::ask::users::Users;
+use crate::judge::calibrate::Basis;
+use crate::log::ids::{IdRef, Ids};
 use crate::model::Standing;
-use crate::users::Users;
 
 /// Users to choose among.
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
-//! Why is a user this familiar with an item? See [`crate::explain`].
+//! Why is a user this familiar with an item? See [`crate::ask::reasons`].
 
 use super::{Ask, Near, Row, find_scored, refuse_without_signal, similar};
 use crate::Result;
-use crate::explain::{Explanation, explain_user};
-use crate::ids::IdRef;
+use crate::ask::reasons::{Explanation, explain_user};
+use crate::log::ids::IdRef;
 
 /// A pair, taken apart.
 #[derive(Debug, Clone)]

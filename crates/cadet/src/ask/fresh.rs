@@ -1,10 +1,10 @@
-//! Which users are fresh to an item, with a bound on how many of those flagged are not? See [`crate::decide`].
+//! Which users are fresh to an item, with a bound on how many of those flagged are not? See [`crate::ask::decide`].
 
 use super::{Ask, Row, find_scored, refuse_without_signal};
 use crate::Result;
-use crate::calibrate::Basis;
-use crate::decide::{Rule, adjusted};
-use crate::ids::IdRef;
+use crate::ask::decide::{Rule, adjusted};
+use crate::judge::calibrate::Basis;
+use crate::log::ids::IdRef;
 
 /// The flagged users of an item.
 #[derive(Debug, Clone)]

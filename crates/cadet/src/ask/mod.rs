@@ -1,13 +1,13 @@
 //! What can a model be asked? One file per question; all are asked by id and answered in [`Row`]s.
 //!
 //! ```
-//! # use cadet::{IdRef, pipeline, settings::Settings, synth::WorldConfig, trainer::Unwatched};
-//! use cadet::{ask::{Ask, Status}, users::Users};
+//! # use cadet::{IdRef, fit, settings::Settings, worlds::synth::WorldConfig, learn::trainer::Unwatched};
+//! use cadet::{ask::{Ask, Status}, ask::users::Users};
 //!
 //! # fn main() -> cadet::Result<()> {
 //! # let world = WorldConfig { users: 300, items: 20, exposures: 4_000, ..WorldConfig::default() }.make()?;
 //! # let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
-//! # let model = pipeline::fit(world.log()?, &settings, &mut Unwatched)?;
+//! # let model = fit(world.log()?, &settings, &mut Unwatched)?;
 //! let users = Users::of(&model);
 //! let ask = Ask::new(&users)?;
 //! let (user, item) = (model.users.name(3), model.items.name(7));
@@ -18,12 +18,17 @@
 //! ```
 
 mod audience;
+pub mod decide;
 mod explain;
 mod fresh;
+pub mod reasons;
+pub mod rerank;
 mod score;
+pub mod scorer;
 mod similar;
 mod status;
 mod user;
+pub mod users;
 
 pub use audience::{Audience, AudienceQuestion, Chosen};
 pub use explain::Explained;
@@ -36,11 +41,11 @@ pub use user::UserAnswer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::exposures::TaskId;
-use crate::ids::IdRef;
+use crate::ask::scorer::{Scorer, Verdict};
+use crate::ask::users::Users;
+use crate::log::exposures::TaskId;
+use crate::log::ids::IdRef;
 use crate::model::Model;
-use crate::scorer::{Scorer, Verdict};
-use crate::users::Users;
 use crate::{Error, Result};
 
 /// Rows held at once while many items are asked about side by side.

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{Ask, Mode, Row, Status, find_item};
 use crate::Error;
 use crate::Result;
-use crate::exposures::TaskId;
-use crate::ids::{IdRef, Ids};
-use crate::scorer::Verdict;
+use crate::ask::scorer::Verdict;
+use crate::log::exposures::TaskId;
+use crate::log::ids::{IdRef, Ids};
 
 /// Scores held at once while the items of users are ranked.
 const RANKED: usize = 1 << 25;

@@ -2,8 +2,8 @@
 
 use super::{find_scored, refuse_without_signal};
 use crate::Result;
-use crate::explain::nearest;
-use crate::ids::IdRef;
+use crate::ask::reasons::nearest;
+use crate::log::ids::IdRef;
 use crate::model::Model;
 
 /// Items with audiences like an item's.

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::exposures::TaskId;
-use crate::ids::IdRef;
+use crate::log::exposures::TaskId;
+use crate::log::ids::IdRef;
 use crate::model::{Model, Standing};
 
 /// Whether a (user, item) pair could be scored.

@@ -2,8 +2,8 @@
 
 use super::{Ask, Row, refuse_without_signal};
 use crate::Result;
-use crate::exposures::TaskId;
-use crate::ids::IdRef;
+use crate::log::exposures::TaskId;
+use crate::log::ids::IdRef;
 
 /// Both ends of a user's items.
 #[derive(Debug, Clone)]

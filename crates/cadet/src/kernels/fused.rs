@@ -15,7 +15,7 @@ use super::mlp::{Mlp, Output, padded};
 use super::pointwise::{drop_units, mix, softplus_and_slopes};
 use super::simd::{PAD, Simd, prefetch};
 use super::{Floats, Kernel, dispatch};
-use crate::instances::Instances;
+use crate::log::instances::Instances;
 
 const TILE_PAIRS: usize = 32;
 const TILE_ROWS: usize = 2 * TILE_PAIRS;

@@ -3,7 +3,7 @@
 use super::mlp::Matrix;
 use super::pointwise::{exp_negative, log_one_plus};
 use super::*;
-use crate::instances::Instances;
+use crate::log::instances::Instances;
 use crate::rng::{Purpose, Rng};
 
 /// The net as the equations say it, one number at a time.

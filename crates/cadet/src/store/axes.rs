@@ -4,9 +4,9 @@ use safetensors::Dtype;
 
 use super::tensors::{Opened, Pack};
 use crate::Result;
-use crate::features::Axes;
-use crate::features::mixture::Mixture;
-use crate::ratio::Products;
+use crate::learn::features::Axes;
+use crate::learn::features::mixture::Mixture;
+use crate::learn::ratio::Products;
 
 pub(super) fn write(weights: &mut Pack, axes: &Axes, products: &Products) {
     let (count, width) = (axes.len(), axes.mean.len());

@@ -8,8 +8,8 @@ use safetensors::{SafeTensorError, SafeTensors};
 
 use super::check_history;
 use super::tensors::{Opened, Pack, digest};
-use crate::estimator::{Estimator, Tensor};
-use crate::trainer::{History, Progress};
+use crate::learn::estimator::{Estimator, Tensor};
+use crate::learn::trainer::{History, Progress};
 use crate::{Error, Result};
 
 const CHECKPOINT_ENDING: &str = "checkpoint";

@@ -24,19 +24,19 @@ use std::path::Path;
 use safetensors::Dtype;
 use sha2::{Digest, Sha256};
 
-use crate::calibrate::{self, Calibrator};
+use crate::arrive;
 use crate::digest::hex;
-use crate::estimator::Tensor;
-use crate::exposures::{Exposures, TaskId};
-use crate::features::{Factors, Standard};
-use crate::heads::Heads;
-use crate::ids::Ids;
-use crate::init::project::Projection;
-use crate::instances::Instances;
-use crate::items;
+use crate::judge::calibrate::{self, Calibrator};
+use crate::learn::estimator::Tensor;
+use crate::learn::features::{Factors, Standard};
+use crate::learn::heads::Heads;
+use crate::learn::init::project::Projection;
+use crate::learn::trainer::History;
+use crate::log::exposures::{Exposures, TaskId};
+use crate::log::ids::Ids;
+use crate::log::instances::Instances;
 pub use crate::model::{FORMAT, VERSION};
 use crate::model::{ItemState, Manifest, Model, PreEmbedding};
-use crate::trainer::History;
 use crate::{Error, Result};
 pub use checkpoint::Checkpoint;
 use files::Files;
@@ -240,7 +240,7 @@ pub fn load(folder: &Path) -> Result<Model> {
                 true => file.list("factors.prior", Dtype::F32)?.first().copied(),
                 false => None,
             };
-            let prior = prior.unwrap_or(crate::features::factors::PRIOR);
+            let prior = prior.unwrap_or(crate::learn::features::factors::PRIOR);
             Some(file.wrap(Factors::new(columns, values, prior))?)
         }
         false => None,
@@ -266,7 +266,7 @@ pub fn load(folder: &Path) -> Result<Model> {
             }
             values
         }
-        false => items::knots_of(&ratio, &reference, &reference_log_sums, 0..items.len() as u32)?,
+        false => arrive::knots_of(&ratio, &reference, &reference_log_sums, 0..items.len() as u32)?,
     };
     let group = file.list("calibration.group", Dtype::U32)?;
     let (own, pooled) = (file.rows("calibration.own")?, file.rows("calibration.pooled")?);

@@ -10,10 +10,10 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
-use crate::calibrate::Rows;
 use crate::digest::hex;
-use crate::estimator::Tensor;
-use crate::ids::Names;
+use crate::judge::calibrate::Rows;
+use crate::learn::estimator::Tensor;
+use crate::log::ids::Names;
 use crate::{Error, Result};
 
 /// Writes a file and makes sure that it is on the disk.

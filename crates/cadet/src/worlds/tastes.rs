@@ -6,9 +6,9 @@
 
 use rayon::prelude::*;
 
-use crate::exposures::{Exposures, ExposuresBuilder};
-use crate::ids::{IdRef, Ids, Names};
 use crate::log::Log;
+use crate::log::exposures::{Exposures, ExposuresBuilder};
+use crate::log::ids::{IdRef, Ids, Names};
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 

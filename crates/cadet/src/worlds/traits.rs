@@ -6,10 +6,10 @@
 
 use rayon::prelude::*;
 
-use crate::exposures::{Exposures, ExposuresBuilder};
-use crate::ids::{IdRef, Ids, Names};
-use crate::instances::Instances;
-use crate::pipeline::Log;
+use crate::Log;
+use crate::log::exposures::{Exposures, ExposuresBuilder};
+use crate::log::ids::{IdRef, Ids, Names};
+use crate::log::instances::Instances;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 

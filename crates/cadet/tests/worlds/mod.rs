@@ -1,14 +1,14 @@
 //! What the integration tests train on: small generated worlds, and settings that train on them in seconds.
 #![allow(dead_code, unreachable_pub)]
 
+use cadet::Log;
+use cadet::ask::scorer::Scorer;
+use cadet::ask::users::Users;
+use cadet::learn::trainer::Unwatched;
+use cadet::log::split::Part;
 use cadet::model::Model;
-use cadet::pipeline::{self, Log};
-use cadet::scorer::Scorer;
 use cadet::settings::Settings;
-use cadet::split::Part;
-use cadet::synth::{World, WorldConfig};
-use cadet::trainer::Unwatched;
-use cadet::users::Users;
+use cadet::worlds::synth::{World, WorldConfig};
 use cadet::{Exposures, IdRef, Ids, Instances, Names, Result, TaskId};
 
 /// About 1,500 users and 80 items, 25,000 exposures, truth known.
@@ -51,7 +51,7 @@ pub fn log_of(world: &World) -> Log {
 
 /// Trains with nobody looking on.
 pub fn fit(log: Log, settings: &Settings) -> Result<Model> {
-    pipeline::fit(log, settings, &mut Unwatched)
+    cadet::fit(log, settings, &mut Unwatched)
 }
 
 /// Settings for [`tiny_world`]: more than 16 batches an epoch in both stages, and every part in use.

@@ -1,14 +1,14 @@
 //! Learned embeddings along other axes: those on which the means over the trunk differ most, measured by how far
 //! instances differ, much like Fisher's discriminants of the tasks.
 //!
-//! As [`cadet::init::learned`], with the inverse of the trunk's covariance for `G`. Heads that have memorised their own
+//! As [`cadet::learn::init::learned`], with the inverse of the trunk's covariance for `G`. Heads that have memorised their own
 //! few instances do not decide.
 
-use cadet::heads::{PreEmbedding, audience_sums};
-use cadet::init::Initialiser;
-use cadet::init::project::Descriptions;
 use cadet::internals::map_eigenvalues;
-use cadet::tasks::TaskEmbeddings;
+use cadet::learn::heads::{PreEmbedding, audience_sums};
+use cadet::learn::init::Initialiser;
+use cadet::learn::init::project::Descriptions;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::{Exposures, Instances, Result};
 use rayon::prelude::*;
 
@@ -86,8 +86,8 @@ fn covariance(width: usize, trunk: &[f32], exposures: &Exposures) -> Vec<f64> {
 mod tests {
     use super::*;
     use cadet::ExposuresBuilder;
-    use cadet::init::learned::Learned;
     use cadet::internals::times;
+    use cadet::learn::init::learned::Learned;
     use cadet::rng::{Purpose, Rng};
 
     /// A trunk that hands on its rows of two numbers, with a head for each.

@@ -3,10 +3,10 @@
 //! A label that is known (the age of users) makes the paper's histogram embedding, which needs extra knowledge. A soft
 //! one that nobody had to give, such as the components of a mixture over the features, makes the pseudo-label one.
 
-use cadet::features::mixture::Mixture;
-use cadet::init::Initialiser;
-use cadet::init::project::Descriptions;
-use cadet::tasks::TaskEmbeddings;
+use cadet::learn::features::mixture::Mixture;
+use cadet::learn::init::Initialiser;
+use cadet::learn::init::project::Descriptions;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::{Error, Exposures, Instances, Result};
 
 /// How much each instance belongs to each category; rows add up to 1, or are 0 where nothing is known.

@@ -1,5 +1,5 @@
 //! Where else could the tasks' embeddings start? What the paper and its studies try besides the core's
-//! [`cadet::init`], and where new tasks stand among trained ones.
+//! [`cadet::learn::init`], and where new tasks stand among trained ones.
 
 pub mod discriminant;
 pub mod histogram;

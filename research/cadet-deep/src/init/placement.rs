@@ -1,8 +1,8 @@
 //! Where does a new task stand among trained ones, by its audience alone?
 
-use cadet::init::project::{Descriptions, Projection};
 use cadet::internals::{map_eigenvalues, times};
-use cadet::tasks::TaskEmbeddings;
+use cadet::learn::init::project::{Descriptions, Projection};
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::{Error, Result};
 
 /// A map from descriptions to embeddings that were trained: where a task stands by its audience alone, among those.

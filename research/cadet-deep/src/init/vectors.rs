@@ -1,9 +1,9 @@
 //! What is known about the tasks from elsewhere: a vector for each, such as a knowledge graph's (the paper's graph
 //! embedding).
 
-use cadet::init::Initialiser;
-use cadet::init::project::Descriptions;
-use cadet::tasks::TaskEmbeddings;
+use cadet::learn::init::Initialiser;
+use cadet::learn::init::project::Descriptions;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::{Error, Exposures, Result};
 
 /// A vector for every task, one after the other.

@@ -1,7 +1,7 @@
 //! The three phases: exposures alone, triples alone, both together.
 
-use cadet::exposures::{Exposures, TaskId};
 use cadet::internals::{Adam, AdamConfig, Vectorised, vectorised};
+use cadet::log::exposures::{Exposures, TaskId};
 use cadet::metrics::{sigmoid, softplus};
 use cadet::rng::{Purpose, Rng};
 use cadet::{Kernel, Result};

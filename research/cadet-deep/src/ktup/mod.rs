@@ -22,7 +22,7 @@ pub use quality::{LinkPrediction, Recommendation, link_prediction, recommendatio
 
 use serde::{Deserialize, Serialize};
 
-use cadet::exposures::Exposures;
+use cadet::log::exposures::Exposures;
 use cadet::{Error, Result};
 use joint::{Learner, Phase};
 use table::Table;
@@ -193,7 +193,7 @@ impl Ktup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cadet::exposures::{ExposuresBuilder, TaskId};
+    use cadet::log::exposures::{ExposuresBuilder, TaskId};
     use cadet::rng::{Purpose, Rng, key};
 
     const GROUPS: u32 = 4;

@@ -1,6 +1,6 @@
 //! Did it learn? Held-out exposures and held-out triples, beside what popularity alone would say.
 
-use cadet::exposures::{Exposures, TaskId};
+use cadet::log::exposures::{Exposures, TaskId};
 use cadet::metrics::{Summary, auc};
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};

@@ -7,8 +7,8 @@ mod layer;
 mod parameter;
 mod toom;
 
-use cadet::estimator::Tensor;
 use cadet::internals::Adam;
+use cadet::learn::estimator::Tensor;
 use cadet::rng::Rng;
 use cadet::{Error, Result};
 use rayon::prelude::*;

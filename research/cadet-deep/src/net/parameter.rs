@@ -1,8 +1,8 @@
 //! Learned numbers with the state of their optimiser, padded as the kernels want them.
 
 use cadet::Result;
-use cadet::estimator::{Tensor, take};
 use cadet::internals::Adam;
+use cadet::learn::estimator::{Tensor, take};
 use cadet::rng::Rng;
 use rayon::prelude::*;
 
@@ -111,7 +111,7 @@ impl Parameter {
         adam.update(engine.kernel(), p, g, &mut m[at.clone()], &mut v[at]);
     }
 
-    /// For [`cadet::estimator::Estimator::parameters`].
+    /// For [`cadet::learn::estimator::Estimator::parameters`].
     pub fn saved(&self) -> Tensor {
         self.tensor("", &self.values)
     }
@@ -123,7 +123,7 @@ impl Parameter {
         Ok(())
     }
 
-    /// For [`cadet::estimator::Estimator::optimiser`].
+    /// For [`cadet::learn::estimator::Estimator::optimiser`].
     pub fn saved_moments(&self) -> [Tensor; 2] {
         [self.tensor(".m", &self.moments[0]), self.tensor(".v", &self.moments[1])]
     }

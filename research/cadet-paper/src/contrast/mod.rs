@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use cadet::store::Checkpoint;
-use cadet::{Error, estimator};
+use cadet::{Error, learn::estimator};
 use cadet_deep::learner::Objective;
 use cadet_deep::readers::{ImageSet, Pictures, read_cifar10};
 use cadet_deep::simclr::SimClrConfig;

@@ -1,10 +1,10 @@
 //! Densities of the audiences: Gaussians and flows.
 
 use anyhow::Result;
-use cadet::estimator::Estimator;
-use cadet::features::mixture::{MixtureConfig, Moments};
-use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::{Idle, Schedule, Select, TrainConfig};
+use cadet::learn::estimator::Estimator;
+use cadet::learn::features::mixture::{MixtureConfig, Moments};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::trainer::{Idle, Schedule, Select, TrainConfig};
 use cadet_deep::{GaussianConfig, MafConfig};
 use rayon::prelude::*;
 

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use cadet::estimator::Estimator;
-use cadet::features::mixture::{Covariance, MixtureConfig, Moments};
-use cadet::heads::{PreEmbedding, audience_sums};
-use cadet::init::Initialiser;
-use cadet::init::learned::{Learned, SeedChoice, choose_seeds};
-use cadet::init::project::Descriptions;
-use cadet::init::random::Random;
-use cadet::sampler::{Base, Sampler};
-use cadet::store::Checkpoint;
-use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::{
+use cadet::learn::estimator::Estimator;
+use cadet::learn::features::mixture::{Covariance, MixtureConfig, Moments};
+use cadet::learn::heads::{PreEmbedding, audience_sums};
+use cadet::learn::init::Initialiser;
+use cadet::learn::init::learned::{Learned, SeedChoice, choose_seeds};
+use cadet::learn::init::project::Descriptions;
+use cadet::learn::init::random::Random;
+use cadet::learn::sampler::{Base, Sampler};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::trainer::{
     History, Idle, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
 };
+use cadet::store::Checkpoint;
 use cadet::{Exposures, Instances, TaskId};
 use cadet_deep::init::{Discriminant, Histogram, Placement, place};
 use cadet_deep::{Contrast, DeepConfig, DeepHeads, DeepRatio, Negatives, Trunk};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cadet::init::project::Descriptions;
+use cadet::learn::init::project::Descriptions;
 use cadet::{At, Error, Instances};
 use cadet_deep::readers::{ImageSet, Pictures};
 

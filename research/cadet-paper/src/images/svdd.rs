@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cadet::Instances;
-use cadet::trainer::{Schedule, TrainConfig};
+use cadet::learn::trainer::{Schedule, TrainConfig};
 use cadet_deep::{Objective, SvddConfig};
 use rayon::prelude::*;
 

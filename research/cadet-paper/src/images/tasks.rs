@@ -4,8 +4,8 @@
 //! category. Whether an image is nominal for a task is told by its category alone.
 
 use anyhow::Result;
+use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
-use cadet::tasks::TaskEmbeddings;
 use cadet::{Error, Exposures, ExposuresBuilder, TaskId, metrics};
 use rayon::prelude::*;
 

@@ -1,11 +1,11 @@
 //! Why do rows come out as they do? One thing changed at a time, `fields` reading, on a few splits.
 
 use anyhow::Result;
-use cadet::evaluate::{Scores, Ties};
-use cadet::init::learned::SeedChoice;
-use cadet::sampler::Base;
+use cadet::judge::evaluate::{Scores, Ties};
+use cadet::learn::init::learned::SeedChoice;
+use cadet::learn::sampler::Base;
+use cadet::learn::trainer::{Idle, Update};
 use cadet::settings::Settings;
-use cadet::trainer::{Idle, Update};
 use serde::{Deserialize, Serialize};
 
 use super::features::Reading;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use cadet::Instances;
+use cadet::log::split::Part;
 use cadet::rng::{Purpose, Rng};
-use cadet::split::Part;
 use cadet_deep::deepfm::{Clicks, DeepFm, DeepFmConfig, Field, Side};
 
 use super::protocol::Split;

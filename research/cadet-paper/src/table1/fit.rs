@@ -1,18 +1,18 @@
 //! The rows of the table: each takes a split and its features, and ends in scores.
 
 use anyhow::Result;
-use cadet::estimator::Estimator;
-use cadet::features::mixture::{MixtureConfig, Moments};
-use cadet::heads::Heads;
-use cadet::init::Initialiser;
-use cadet::init::learned::{Learned, choose_seeds};
-use cadet::init::random::Random;
-use cadet::ratio::Ratio;
-use cadet::sampler::{Base, Sampler};
+use cadet::learn::estimator::Estimator;
+use cadet::learn::features::mixture::{MixtureConfig, Moments};
+use cadet::learn::heads::Heads;
+use cadet::learn::init::Initialiser;
+use cadet::learn::init::learned::{Learned, choose_seeds};
+use cadet::learn::init::random::Random;
+use cadet::learn::ratio::Ratio;
+use cadet::learn::sampler::{Base, Sampler};
+use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::trainer::{History, Idle, Schedule, Select, TrainConfig, Unwatched, Validation, train};
+use cadet::log::split::Part;
 use cadet::settings::{Init as CoreInit, Settings};
-use cadet::split::Part;
-use cadet::tasks::TaskEmbeddings;
-use cadet::trainer::{History, Idle, Schedule, Select, TrainConfig, Unwatched, Validation, train};
 use cadet::{Error, Instances, TaskId};
 use cadet_deep::init::{Histogram, Vectors};
 use cadet_deep::{GaussianConfig, MafConfig};

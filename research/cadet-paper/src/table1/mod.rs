@@ -19,11 +19,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use cadet::Instances;
-use cadet::evaluate::{Scores, Ties};
-use cadet::features::{Factors, Standard};
-use cadet::init::Initialiser;
+use cadet::judge::evaluate::{Scores, Ties};
+use cadet::learn::features::{Factors, Standard};
+use cadet::learn::init::Initialiser;
+use cadet::log::split::Part;
 use cadet::settings::Settings;
-use cadet::split::Part;
 use cadet_data::cost::{peak_rss_bytes, thread_cpu_seconds};
 use cadet_deep::init::Vectors;
 use cadet_deep::ktup::KtupConfig;
@@ -473,7 +473,7 @@ fn measure(
 }
 
 /// Where trained films stand in the plane of the first two principal axes of their embeddings.
-fn map(split: &Split, embeddings: cadet::tasks::TaskEmbeddings) -> Result<Vec<(u32, f32, f32)>> {
+fn map(split: &Split, embeddings: cadet::learn::tasks::TaskEmbeddings) -> Result<Vec<(u32, f32, f32)>> {
     let vectors = Vectors { width: embeddings.width(), rows: embeddings.values().to_vec() };
     let plane = vectors.start(&split.parts.train, 2, 1.0)?;
     let trained = (0..plane.len() as u32).filter(|t| split.trained[*t as usize]);

@@ -1,9 +1,9 @@
 //! The paper's protocol: which users train and test, which films count, who is nominal and who anomalous.
 
 use anyhow::Result;
-use cadet::evaluate::{ItemAuc, Label, LabelRule, Scores, Ties, exposure_aucs, label_auc};
+use cadet::judge::evaluate::{ItemAuc, Label, LabelRule, Scores, Ties, exposure_aucs, label_auc};
+use cadet::log::split::{Part, Parts, SplitRule, exposed_tasks, tasks_with_at_least};
 use cadet::metrics::Summary;
-use cadet::split::{Part, Parts, SplitRule, exposed_tasks, tasks_with_at_least};
 use cadet::{Exposures, TaskId};
 use serde::{Deserialize, Serialize};
 

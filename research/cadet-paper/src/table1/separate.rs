@@ -2,8 +2,8 @@
 //! all films.
 
 use anyhow::Result;
-use cadet::features::mixture::{MixtureConfig, Moments};
-use cadet::split::Part;
+use cadet::learn::features::mixture::{MixtureConfig, Moments};
+use cadet::log::split::Part;
 use cadet::{Instances, TaskId};
 
 use super::fit::Method;
