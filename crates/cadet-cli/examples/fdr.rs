@@ -82,9 +82,9 @@ fn settings(seed: u64) -> Settings {
 
 /// The largest item whose p-values rest on what is asked for.
 fn item(model: &Model, basis: Basis) -> Option<TaskId> {
-    let size = |t: &TaskId| (model.exposures.audience(*t).instances.len(), std::cmp::Reverse(t.0));
-    let fits = |t: &TaskId| model.calibrator.basis(t.0) == basis;
-    (0..model.items.len() as u32).map(TaskId).filter(fits).max_by_key(size)
+    let size = |t: &TaskId| (model.seen().audience_size(*t), std::cmp::Reverse(t.0));
+    let fits = |t: &TaskId| model.calibrator().basis(t.0) == basis;
+    (0..model.items().len() as u32).map(TaskId).filter(fits).max_by_key(size)
 }
 
 fn repetition(case: Case, seed: u64) -> cadet::Result<Vec<Outcome>> {

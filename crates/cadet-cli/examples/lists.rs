@@ -41,9 +41,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let other = i + rng.below(ITEMS - i);
                 items.swap(i, other);
             }
-            let names: Vec<IdRef<'_>> = items[..LENGTH].iter().map(|i| model.items.name(*i)).collect();
+            let names: Vec<IdRef<'_>> = items[..LENGTH].iter().map(|i| model.items().name(*i)).collect();
             let relevance: Vec<f32> = (0..LENGTH).map(|_| rng.unit() as f32).collect();
-            let users = vec![model.users.name(user); LENGTH];
+            let users = vec![model.users().name(user); LENGTH];
             writer.write(&[Values::Id(&users), Values::Id(&names), Values::F32(&relevance)])?;
         }
         writer.finish()?;

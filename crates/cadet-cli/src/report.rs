@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::Scorer;
+use cadet::ask::Users;
 use cadet::ask::{self, Ask, Mode};
 use cadet::judge::verdict::Colour;
 use cadet::learn::trainer::History;
@@ -50,7 +50,7 @@ pub(crate) fn of_model(model: &Model) -> Result<Page> {
     page.sections = vec![trust(model)];
     if model.has_signal() {
         page.sections.push(items(model, None)?);
-        page.sections.push(hubs(model)?);
+        page.sections.push(hubs(model));
         page.sections.extend(example(model)?);
         page.sections.push(training(model));
     }
@@ -138,9 +138,8 @@ fn example(model: &Model) -> Result<Option<Section>> {
     let Some(task) = three_items(model).into_iter().next().filter(|_| model.has_signal()) else {
         return Ok(None);
     };
-    let users = Users::of(model);
-    let ask = Ask::new(&users)?;
-    let item = model.items.name(task.0);
+    let ask = Ask::new(model);
+    let item = model.items().name(task.0);
     let Some(most) = ask.score_item(item, Some((Mode::Common, 1)))?.pop() else { return Ok(None) };
     Ok(Some(explanation(&Explained::new(model, ask.explain(most.user, item, 5)?), 5)))
 }
@@ -151,8 +150,8 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
     page.title = DEMO.into();
     page.subtitle = format!(
         "A generated world of {} users and {} items whose true familiarity is known",
-        count(model.manifest.data.users),
-        count(model.manifest.data.items)
+        count(model.manifest().data.users),
+        count(model.manifest().data.items)
     );
     let learned = |figure| over_seeds(results, Door::Features, figure);
     if let Some(r) = learned(|r| r.agreement.correlation) {
@@ -167,7 +166,7 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
         );
     }
     page.sections =
-        vec![truth(model, world, results)?, trust(model), items(model, Some(world))?, hubs(model)?];
+        vec![truth(model, world, results)?, trust(model), items(model, Some(world))?, hubs(model)];
     page.sections.extend(example(model)?);
     page.sections.push(training(model));
     page.sections.push(about(model)?);
@@ -175,7 +174,7 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
 }
 
 fn base(model: &Model) -> Result<Page> {
-    let m = &model.manifest;
+    let m = model.manifest();
     let mut tiles = Vec::new();
     if let Some(metrics) = &m.metrics {
         if let Some(auc) = metrics.auc {
@@ -271,9 +270,9 @@ fn similarity(model: &Model) -> Heatmap {
         colours: Colours::Diverging,
         ..Heatmap::default()
     };
-    let Ok(embeddings) = model.ratio.embeddings() else { return heatmap };
-    let mut tasks: Vec<u32> = (0..model.items.len() as u32).filter(|t| model.trained[*t as usize]).collect();
-    tasks.sort_by_key(|t| std::cmp::Reverse(model.exposures.audience(TaskId(*t)).instances.len()));
+    let Ok(embeddings) = model.ratio().embeddings() else { return heatmap };
+    let mut tasks: Vec<u32> = (0..model.items().len() as u32).filter(|t| model.is_trained(TaskId(*t))).collect();
+    tasks.sort_by_key(|t| std::cmp::Reverse(model.seen().audience_size(TaskId(*t))));
     tasks.truncate(MOST);
     let centre = embeddings.centre();
     // A chain in which each item is followed by the most similar one left: blocks become visible.
@@ -292,7 +291,7 @@ fn similarity(model: &Model) -> Heatmap {
 }
 
 fn training(model: &Model) -> Section {
-    let m = &model.manifest;
+    let m = model.manifest();
     let mut figures = vec![Figure::new(
         auc_curve(&m.history).svg(),
         "How often a positive scores above a negative, all items together, validation users.",
@@ -336,7 +335,7 @@ fn auc_curve(history: &History) -> Lines {
 
 fn trust(model: &Model) -> Section {
     let section = Section::new("How far to trust it");
-    let Some(metrics) = &model.manifest.metrics else {
+    let Some(metrics) = &model.manifest().metrics else {
         return section.prose("No users were held out for testing, so nothing can be said here.");
     };
     let bins = metrics.calibration.bins.iter().map(|b| {
@@ -381,9 +380,9 @@ fn trust(model: &Model) -> Section {
         calibration.svg(),
         "On the line, σ(familiarity) is the chance that a user came from the item's audience rather than from the population.",
     )];
-    if !model.manifest.history.epochs.is_empty() {
+    if !model.manifest().history.epochs.is_empty() {
         figures.push(Figure::new(
-            loss_curve(&model.manifest.history, "Loss of the ratio net").svg(),
+            loss_curve(&model.manifest().history, "Loss of the ratio net").svg(),
             "Per pair of one positive and one negative. The kept epoch has the lowest held-out loss, unless another measure was chosen.",
         ));
     }
@@ -398,7 +397,7 @@ fn trust(model: &Model) -> Section {
 
 /// The model beside simpler ways, and beside itself in the future.
 fn rivals(model: &Model) -> Table {
-    let m = &model.manifest;
+    let m = model.manifest();
     let estimate = |e: Option<cadet::judge::evaluate::Estimate>, sign: f64| match e {
         Some(e) => Cell::Spread(sign * e.value, 1.96 * e.error),
         None => "".into(),
@@ -449,7 +448,7 @@ fn rivals(model: &Model) -> Table {
 
 /// What users get by how much is known of them.
 fn light_users(model: &Model) -> Table {
-    let buckets = model.manifest.metrics.iter().flat_map(|m| &m.by_activity);
+    let buckets = model.manifest().metrics.iter().flat_map(|m| &m.by_activity);
     Table {
         caption: "By how many exposures describe the user".into(),
         columns: vec![
@@ -481,7 +480,7 @@ fn p_values(model: &Model) -> Table {
                 .into(),
         columns: vec![Column::new("Level").decimals(2), Column::new("Share").decimals(3)],
         rows: model
-            .manifest
+            .manifest()
             .p_values
             .iter()
             .map(|(level, share)| vec![Cell::Number(*level), Cell::Number(*share)])
@@ -492,8 +491,8 @@ fn p_values(model: &Model) -> Table {
 /// Three trained items: the largest, a middling and a small one.
 pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
     let mut tasks: Vec<TaskId> =
-        (0..model.items.len() as u32).map(TaskId).filter(|t| model.trained[t.0 as usize]).collect();
-    tasks.sort_by_key(|t| (std::cmp::Reverse(model.exposures.audience(*t).instances.len()), t.0));
+        (0..model.items().len() as u32).map(TaskId).filter(|t| model.is_trained(*t)).collect();
+    tasks.sort_by_key(|t| (std::cmp::Reverse(model.seen().audience_size(*t)), t.0));
     let mut chosen: Vec<TaskId> =
         [0, tasks.len() / 2, tasks.len() * 9 / 10].iter().filter_map(|i| tasks.get(*i)).copied().collect();
     chosen.dedup();
@@ -501,8 +500,7 @@ pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
 }
 
 fn items(model: &Model, world: Option<&World>) -> Result<Section> {
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users)?;
+    let scorer = Scorer::new(Users::of(model));
     let population = population(model);
     let mut figures = Vec::new();
     let mut table = Table {
@@ -522,15 +520,13 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
         table.columns.push(Column::new("Truth").decimals(2));
     }
     for task in three_items(model) {
-        let name = model.items.name(task.0).to_string();
-        let ready = scorer.task(task)?;
-        let verdicts = ready.verdicts(&users.all());
-        let audience = model.exposures.audience(task);
-        let of_audience =
-            audience.instances.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
+        let name = model.items().name(task.0).to_string();
+        let verdicts = scorer.verdicts(task, &scorer.users().all())?;
+        let audience = model.seen().audience(task);
+        let of_audience = audience.map(|(u, _)| f64::from(verdicts[u as usize].familiarity)).collect();
         let of_population = population.iter().map(|u| f64::from(verdicts[*u as usize].familiarity)).collect();
         let histogram = Histogram {
-            title: format!("{name}: {} users", count(audience.instances.len())),
+            title: format!("{name}: {} users", count(model.seen().audience_size(task))),
             x: Axis::new("Familiarity").unit("nats"),
             distributions: vec![
                 Distribution::new("population", of_population),
@@ -551,11 +547,11 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
             let mut row: Vec<Cell> = vec![
                 name.clone().into(),
                 end.into(),
-                model.users.name(u).to_string().into(),
+                model.users().name(u).to_string().into(),
                 Cell::Number(f64::from(v.familiarity)),
                 Cell::Number(f64::from(v.quantile)),
                 Cell::Number(f64::from(v.p_value)),
-                Cell::Number(f64::from(audience.times_seen(u))),
+                Cell::Number(f64::from(model.seen().get(u, task).map_or(0, |e| e.count))),
             ];
             row.extend(world.map(|w| Cell::Number(w.log_ratio(task, u))));
             table.rows.push(row);
@@ -575,13 +571,14 @@ fn items(model: &Model, world: Option<&World>) -> Result<Section> {
 
 /// A sample of the population: users as often as they are shown something.
 fn population(model: &Model) -> Vec<u32> {
-    let all = model.exposures.instances();
-    all.iter().step_by(all.len().div_ceil(2_000).max(1)).copied().collect()
+    let items = (0..model.items().len() as u32).map(TaskId);
+    let all = items.flat_map(|t| model.seen().audience(t).map(|(user, _)| user));
+    all.step_by(model.seen().len().div_ceil(2_000).max(1)).collect()
 }
 
 /// How often the same users are the freshest.
-fn hubs(model: &Model) -> Result<Section> {
-    let found = cadet::judge::verdict::hubs(model, 200, 100)?;
+fn hubs(model: &Model) -> Section {
+    let found = cadet::judge::verdict::hubs(model, 200, 100);
     let text = format!(
         "The {} freshest users of each of {} items, among those who have not seen it: the 1 % most listed users hold {:.0} % \
          of all places. Drawn by lot in proportion to how fresh the model takes users to be, they would hold {:.0} %, and \
@@ -592,11 +589,11 @@ fn hubs(model: &Model) -> Result<Section> {
         100.0 * found.share,
         100.0 * found.by_lot,
     );
-    Ok(Section::new("The same users everywhere?").prose(text))
+    Section::new("The same users everywhere?").prose(text)
 }
 
 fn about(model: &Model) -> Result<Section> {
-    let m = &model.manifest;
+    let m = model.manifest();
     let cost = format!(
         "{:.1} s, {:.1} CPU-seconds, {} of memory at most; {} positives in {} epochs, kept epoch {}.",
         m.train.wall_seconds,

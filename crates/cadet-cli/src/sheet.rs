@@ -46,9 +46,9 @@ impl<'a> Sheet<'a> {
         model: &'a Model,
         ids: impl IntoIterator<Item = IdRef<'a>> + Clone,
     ) -> Self {
-        let title = |id| model.items.get(id).and_then(|t| model.title(TaskId(t))).unwrap_or("");
+        let title = |id| model.items().get(id).and_then(|t| model.title(TaskId(t))).unwrap_or("");
         let sheet = self.ids(name, ids.clone());
-        if model.titles.is_empty() { sheet } else { sheet.words("title", ids.into_iter().map(title)) }
+        if model.has_titles() { sheet.words("title", ids.into_iter().map(title)) } else { sheet }
     }
 
     pub(crate) fn words(self, name: &'a str, words: impl IntoIterator<Item = &'a str>) -> Self {
@@ -211,7 +211,7 @@ pub(crate) fn write(path: &Path, sheet: &Sheet<'_>, global: &Global) -> Result<(
 mod tests {
     use super::*;
     use cadet::ask::Status;
-    use cadet::ask::scorer::Verdict;
+    use cadet::ask::Verdict;
 
     #[test]
     fn a_row_reads_alike_on_screen_and_in_json() {
@@ -219,7 +219,6 @@ mod tests {
             user,
             item: IdRef::Int(7),
             verdict,
-            propensity: None,
             times_seen: 1_200,
             last_seen,
             status: Status::Ok,

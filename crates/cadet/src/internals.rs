@@ -1,16 +1,29 @@
 //! What the models of `research/` are built from besides the library itself: Adam, the kernels' vectors and products,
-//! and a little algebra. The product promises none of it, so that it can change with the kernels.
+//! and a little algebra; and how tests put another net into a model. The product promises none of it, so that it can
+//! change with the kernels.
+
+use std::sync::Arc;
 
 pub use crate::kernels::gemm::{Consecutive, Then, add_outer, rows_times};
 pub use crate::kernels::simd::Simd;
 pub use crate::kernels::{
     Adam, AdamConfig, Floats, Rows, Vectorised, padded, softplus_and_slope, vectorised,
 };
+use crate::learn::ratio::Ratio;
 pub use crate::linalg::{map_eigenvalues, times};
+use crate::model::Model;
 
 /// The vectors that [`crate::dispatch`] chooses from.
 pub mod vectors {
     pub use crate::kernels::simd::Portable;
     #[cfg(target_arch = "x86_64")]
     pub use crate::kernels::simd::{Avx2, Avx512};
+}
+
+/// A model with another net or other embeddings; everything else stays, what was worked out for each user included.
+pub fn with_ratio(model: &Model, ratio: Ratio) -> Model {
+    model.changed(|parts| {
+        parts.ratio = ratio;
+        parts.derived = Arc::default();
+    })
 }

@@ -4,7 +4,8 @@
 //! likely a user is in its audience than in the population, `log q_t(x)/p(x)`. High is common, low is fresh.
 //!
 //! ```
-//! use cadet::{TaskId, fit, ask::scorer::Scorer, settings::Settings, worlds::synth::WorldConfig, learn::trainer::Unwatched, ask::users::Users};
+//! use cadet::ask::{Scorer, Users};
+//! use cadet::{TaskId, fit, learn::trainer::Unwatched, settings::Settings, worlds::synth::WorldConfig};
 //!
 //! # fn main() -> cadet::Result<()> {
 //! // A small world whose truth is known stands in for a log.
@@ -12,9 +13,8 @@
 //! let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
 //! let model = fit(world.log()?, &settings, &mut Unwatched)?;
 //!
-//! let users = Users::of(&model);
-//! let scorer = Scorer::new(&users)?;
-//! let verdicts = scorer.task(TaskId(7))?.verdicts(&users.all());
+//! let scorer = Scorer::new(Users::of(&model));
+//! let verdicts = scorer.verdicts(TaskId(7), &scorer.users().all())?;
 //! let freshest = verdicts.iter().min_by(|a, b| a.familiarity.total_cmp(&b.familiarity)).unwrap();
 //! assert!(freshest.quantile < 0.1);
 //! # Ok(())

@@ -5,13 +5,14 @@ mod worlds;
 
 use std::sync::OnceLock;
 
-use cadet::arrive::{Arrivals, add};
+use cadet::arrive::{Arrivals, arrive};
 use cadet::ask::decide::Rule;
-use cadet::ask::users::{LeftOut, Others, Users};
-use cadet::ask::{Ask, AudienceQuestion, Chosen, Mode, Order, Row, Status, Top, similar};
+use cadet::ask::{
+    Ask, AudienceQuestion, Chosen, LeftOut, Mode, Order, Row, Status, Top, Users, similar,
+};
 use cadet::model::{Model, Standing};
 use cadet::settings::Settings;
-use cadet::{Error, ExposuresBuilder, IdRef, Ids};
+use cadet::{Error, ExposuresBuilder, IdRef, Ids, Log, TaskId};
 use worlds::*;
 
 const RARE: IdRef<'static> = IdRef::Int(30);
@@ -32,27 +33,19 @@ fn model() -> &'static Model {
         builder.push(30, 4);
         let settings = Settings { min_exposures: 2, ..tiny_settings() };
         let model = fit(log(builder.build(31, 300).unwrap(), None), &settings).unwrap();
-        assert!(model.has_signal() && model.factors.is_some());
+        assert!(model.has_signal() && model.factors().is_some());
         model
     })
 }
 
 /// The same with an item that nobody has seen.
 fn grown() -> Model {
-    let mut model = model().clone();
-    let (users, mut items) = (model.users.clone(), model.items.clone());
-    items.intern(EMPTY).unwrap();
-    let exposures = ExposuresBuilder::new().build(items.len(), users.len()).unwrap();
-    let (features, events, unknown_user_events, sources) = (None, vec![], 0, vec![]);
-    add(&mut model, Arrivals { users, items, exposures, features, events, unknown_user_events, sources })
-        .unwrap();
-    model
+    let log = with_silent(log_of_events([]), &[], &[EMPTY]);
+    arrive(model(), Arrivals { log: &log, users: None }).unwrap().0
 }
 
 fn silent() -> Model {
-    let mut model = model().clone();
-    model.manifest.signal = false;
-    model
+    model().with_manifest(|manifest| manifest.signal = false)
 }
 
 fn id(number: u32) -> IdRef<'static> {
@@ -72,8 +65,7 @@ fn refused<T: std::fmt::Debug>(answer: cadet::Result<T>) -> Status {
 
 #[test]
 fn every_status_has_its_pair() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(model());
     let rows = ask
         .score(&[
             (id(4), id(3)),
@@ -87,22 +79,21 @@ fn every_status_has_its_pair() {
     use Status::*;
     let found: Vec<Status> = rows.iter().map(|row| row.status).collect();
     assert_eq!(found, [Ok, UnknownUser, UnknownItem, UnknownItem, UntrainedItem, UntrainedItem]);
-    for row in &rows {
+    for (row, propensity) in rows.iter().zip(ask.propensities(&rows)) {
         assert_eq!(row.verdict.is_some(), row.status == Ok);
-        assert_eq!(row.propensity.is_some(), row.status == Ok);
+        assert_eq!(propensity.is_some(), row.status == Ok);
     }
     assert_eq!((rows[4].times_seen, rows[5].times_seen), (1, 0), "counts need no score");
     assert_eq!((rows[1].user, rows[2].item), (NOBODY, NOTHING), "ids come out as they went in");
 
     let grown = grown();
-    let users = Users::of(&grown);
-    let rows = Ask::new(&users).unwrap().score(&[(id(4), EMPTY), (NOBODY, EMPTY)]).unwrap();
+    let ask = Ask::new(&grown);
+    let rows = ask.score(&[(id(4), EMPTY), (NOBODY, EMPTY)]).unwrap();
     assert_eq!((rows[0].status, rows[1].status), (NoExposure, UnknownUser));
-    assert_eq!((familiarity(&rows[0]), rows[0].propensity), (0.0, Some(0.0)));
+    assert_eq!((familiarity(&rows[0]), ask.propensities(&rows)), (0.0, vec![Some(0.0), None]));
 
     let silent = silent();
-    let users = Users::of(&silent);
-    let rows = Ask::new(&users).unwrap().score(&[(id(4), id(3)), (NOBODY, id(3))]).unwrap();
+    let rows = Ask::new(&silent).score(&[(id(4), id(3)), (NOBODY, id(3))]).unwrap();
     assert_eq!((rows[0].status, rows[1].status), (NoSignal, UnknownUser));
     assert!(rows[0].verdict.is_some());
     for status in Status::ALL {
@@ -112,8 +103,7 @@ fn every_status_has_its_pair() {
 
 #[test]
 fn one_pair_is_what_a_batch_says() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(model());
     // Mixed up, with repeats and with ids that nobody knows in between.
     let (mut user_ids, mut item_ids) = (numbered(300), numbered(31));
     user_ids.intern(NOBODY).unwrap();
@@ -138,8 +128,7 @@ fn one_pair_is_what_a_batch_says() {
 
 #[test]
 fn the_top_is_the_top_of_all() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(model());
     let by = |mode: Mode| if mode == Mode::Fresh { 1.0 } else { -1.0 };
     for (mode, order) in [(Mode::Fresh, Order::Familiarity), (Mode::Common, Order::Propensity)] {
         let mut tops = Vec::new();
@@ -153,13 +142,14 @@ fn the_top_is_the_top_of_all() {
         assert_eq!((asked, tops.len()), (300, 1_200));
         for top in tops.chunks_exact(4).step_by(37) {
             let pairs: Vec<_> = (0..30).map(|i| (top[0].user, id(i))).collect();
-            let mut all = ask.score(&pairs).unwrap();
-            let key = |row: &Row<'_>| match order {
-                Order::Familiarity => familiarity(row),
-                Order::Propensity => row.propensity.unwrap(),
+            let rows = ask.score(&pairs).unwrap();
+            let keys: Vec<f32> = match order {
+                Order::Familiarity => rows.iter().map(familiarity).collect(),
+                Order::Propensity => ask.propensities(&rows).into_iter().map(Option::unwrap).collect(),
             };
-            all.sort_by(|a, b| (by(mode) * key(a)).total_cmp(&(by(mode) * key(b))));
-            assert_eq!(top, &all[..4]);
+            let mut all: Vec<(f32, Row<'_>)> = keys.into_iter().zip(rows).collect();
+            all.sort_by(|a, b| (by(mode) * a.0).total_cmp(&(by(mode) * b.0)));
+            assert!(top.iter().eq(all[..4].iter().map(|(_, row)| row)));
         }
         let mut all = ask.score_item(id(3), None).unwrap();
         all.sort_by(|a, b| (by(mode) * familiarity(a)).total_cmp(&(by(mode) * familiarity(b))));
@@ -176,9 +166,8 @@ fn the_top_is_the_top_of_all() {
 
 #[test]
 fn an_audience_is_chosen_among_those_asked_for() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
-    let all = Chosen::new(&users, None, 0);
+    let ask = Ask::new(model());
+    let all = Chosen::new(ask.users(), None, 0);
     let question = AudienceQuestion { mode: Mode::Fresh, number: 5, exclude_seen: false, among: &all };
     let found = ask.audience(id(3), &question).unwrap();
     assert_eq!(found.rows, ask.score_item(id(3), Some((Mode::Fresh, 5))).unwrap());
@@ -191,13 +180,13 @@ fn an_audience_is_chosen_among_those_asked_for() {
     for name in [NOBODY, id(7), id(2), id(250)] {
         named.intern(name).unwrap();
     }
-    let among = Chosen::new(&users, Some(&named), 0);
+    let among = Chosen::new(ask.users(), Some(&named), 0);
     assert_eq!((among.len(), among.known(), among.unknown()), (3, 3, 1));
     let found = ask.audience(id(3), &AudienceQuestion { among: &among, ..question }).unwrap();
     let mut names: Vec<_> = found.rows.iter().map(|row| row.user).collect();
     names.sort();
     assert_eq!(names, [id(2), id(7), id(250)]);
-    let nobody = Chosen::new(&users, Some(&named), 1_000);
+    let nobody = Chosen::new(ask.users(), Some(&named), 1_000);
     assert_eq!((nobody.is_empty(), nobody.known()), (true, 3));
     assert!(ask.audience(id(3), &AudienceQuestion { among: &nobody, ..question }).unwrap().rows.is_empty());
     assert_eq!(refused(ask.audience(RARE, &question)), Status::UntrainedItem);
@@ -205,8 +194,7 @@ fn an_audience_is_chosen_among_those_asked_for() {
 
     // Of an item without exposures everybody is as familiar as anybody else.
     let grown = grown();
-    let users = Users::of(&grown);
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(&grown);
     let found = ask.audience(EMPTY, &question).unwrap();
     assert_eq!(found.standing, Standing::Empty);
     assert!(found.rows.iter().all(|row| row.status == Status::NoExposure && familiarity(row) == 0.0));
@@ -216,8 +204,7 @@ fn an_audience_is_chosen_among_those_asked_for() {
 
 #[test]
 fn a_user_has_two_ends() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(model());
     let found = ask.user(id(4), 6).unwrap();
     assert_eq!((found.user, found.tired.len(), found.fresh.len()), (id(4), 6, 6));
     assert!(found.tired.iter().all(|row| row.times_seen > 0));
@@ -231,8 +218,7 @@ fn a_user_has_two_ends() {
 
 #[test]
 fn the_flagged_are_fresh_by_the_rule() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(model());
     let found = ask.fresh(id(3), Rule::Quantile(0.2), false).unwrap();
     assert_eq!((found.tested, found.item), (300, id(3)));
     let below = |row: &&Row<'_>| row.verdict.unwrap().quantile <= 0.2;
@@ -247,8 +233,7 @@ fn the_flagged_are_fresh_by_the_rule() {
 
 #[test]
 fn a_pair_is_explained_beside_similar_items() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::new(model());
     let near = similar(model(), id(3), 4).unwrap();
     assert_eq!((near.item, near.near.len()), (id(3), 4));
     assert!(near.near.is_sorted_by(|a, b| a.cosine >= b.cosine));
@@ -264,9 +249,8 @@ fn a_pair_is_explained_beside_similar_items() {
 #[test]
 fn nothing_is_ranked_without_a_signal() {
     let model = silent();
-    let users = Users::of(&model);
-    let ask = Ask::new(&users).unwrap();
-    let all = Chosen::new(&users, None, 0);
+    let ask = Ask::new(&model);
+    let all = Chosen::new(ask.users(), None, 0);
     let question = AudienceQuestion { mode: Mode::Fresh, number: 5, exclude_seen: false, among: &all };
     let refusals = [
         refused(ask.audience(id(3), &question)),
@@ -290,34 +274,39 @@ fn unknown_users_are_known_by_what_they_saw() {
     for (item, user) in [(2, 0), (5, 0), (31, 0), (31, 1), (3, 2), (31, 2), (7, 3)] {
         builder.push(item, user);
     }
-    let exposures = builder.build(32, 4).unwrap();
-    let (others, left_out) = Others::from_exposures(model, &ids, &exposures).unwrap();
+    let seen = Log { users: ids.clone(), ..log(builder.build(32, 4).unwrap(), None) };
+    let (users, left_out) = Users::with_exposures(model, &seen).unwrap();
     assert_eq!(left_out, LeftOut { known_users: 1, untrained_pairs: 2, unknown_users: 1 });
-    let users = Users::with(model, others);
     assert_eq!(users.len(), 302);
-    let ask = Ask::new(&users).unwrap();
+    let ask = Ask::about(users);
     let pairs: Vec<_> = (0..4).map(|u| (ids.name(u), id(2))).collect();
     let rows = ask.score(&pairs).unwrap();
     let found: Vec<_> = rows.iter().map(|row| (row.status, row.times_seen)).collect();
-    let seen = users.seen(4, cadet::TaskId(2)).0;
-    assert_eq!(found, [(Status::Ok, 1), (Status::UnknownUser, 0), (Status::Ok, seen), (Status::Ok, 0)]);
+    let count = model.seen().get(4, TaskId(2)).map_or(0, |e| e.count);
+    assert_eq!(found, [(Status::Ok, 1), (Status::UnknownUser, 0), (Status::Ok, count), (Status::Ok, 0)]);
     // The model's own keep what they have.
-    let before = Users::of(model);
-    assert_eq!(Ask::new(&before).unwrap().score(&pairs[2..3]).unwrap(), rows[2..3]);
+    assert_eq!(Ask::new(model).score(&pairs[2..3]).unwrap(), rows[2..3]);
+    // Items go by their ids, whatever their numbers in the log.
+    let reversed = log_of_events([(7, 3), (31, 2), (3, 2), (31, 1), (31, 0), (5, 0), (2, 0)].map(
+        |(item, user)| (id(item), ids.name(user)),
+    ));
+    let (again, left_out_again) = Users::with_exposures(model, &reversed).unwrap();
+    assert_eq!((again.len(), left_out_again), (302, left_out));
+    assert_eq!(Ask::about(again).score(&pairs).unwrap(), rows);
 
-    let (nobody, left_out) =
-        Others::from_exposures(model, &ids, &exposures.filter(|item, _| item.0 == 31)).unwrap();
-    assert!(nobody.is_none());
-    assert_eq!(left_out.unknown_users, 3);
-    assert!(matches!(Others::from_exposures(model, &Ids::new(), &exposures), Err(Error::Shape { .. })));
+    let elsewhere = Log { exposures: seen.exposures.filter(|item, _| item.0 == 31), ..seen.clone() };
+    let (nobody, left_out) = Users::with_exposures(model, &elsewhere).unwrap();
+    assert_eq!((nobody.len(), left_out.unknown_users), (300, 3));
+    for broken in [Log { users: Ids::new(), ..seen.clone() }, Log { items: Ids::new(), ..seen }] {
+        assert!(matches!(Users::with_exposures(model, &broken), Err(Error::Shape { .. })));
+    }
 }
 
 #[test]
 fn a_pair_that_is_asked_about_twice_gets_one_answer() {
-    let users = Users::of(model());
-    let ask = Ask::new(&users).unwrap();
-    let task = model().exposures.audiences().max_by_key(|(_, a)| a.instances.len()).unwrap().0;
-    let members = model().exposures.audience(task).instances;
+    let ask = Ask::new(model());
+    let task = tasks(31).into_iter().max_by_key(|t| model().seen().audience_size(*t)).unwrap();
+    let members: Vec<u32> = model().seen().audience(task).map(|(user, _)| user).collect();
     // Each member twice, in order: they have seen the item, so it is taken out of what describes them.
     let pairs: Vec<_> = members.iter().flat_map(|u| [(id(*u), id(task.0)); 2]).collect();
     let rows = ask.score(&pairs).unwrap();
@@ -334,8 +323,7 @@ fn many_work_side_by_side() {
     let fitted = || fit(log(world.exposures.clone(), None), &tiny_settings()).unwrap();
     let pairs: Vec<_> = (0..200u32).map(|i| (id(i * 7 % 300), id(i % 30))).collect();
     let scores = |model: &Model| -> Vec<Option<u32>> {
-        let users = Users::of(model);
-        let rows = Ask::new(&users).unwrap().score(&pairs).unwrap();
+        let rows = Ask::new(model).score(&pairs).unwrap();
         rows.iter().map(|row| row.verdict.map(|v| v.familiarity.to_bits())).collect()
     };
     let (expected, answers) = (scores(&fitted()), scores(model()));

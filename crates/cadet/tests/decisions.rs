@@ -43,7 +43,7 @@ fn the_rate_holds_with_trained_models() {
             let model = worlds::fit(worlds::log_of(&world), &settings).unwrap();
             // The largest item, which has enough held-out members of its own.
             let task = TaskId(0);
-            assert_eq!(model.calibrator.basis(task.0), Basis::Own);
+            assert_eq!(model.calibrator().basis(task.0), Basis::Own);
             let trial = world.trial(&model, task, MEMBERS, seed).unwrap();
             let members = trial.is_fresh.iter().filter(|f| !**f).count();
             assert!(members > 80 && members < trial.is_fresh.len(), "{members}");

@@ -4,7 +4,7 @@
 mod worlds;
 
 use cadet::ask::reasons::{Subject, TOLERANCE, explain, explain_user, nearest};
-use cadet::ask::users::Users;
+use cadet::ask::Users;
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::{Init, Settings};
 use cadet::{ExposuresBuilder, Instances, TaskId};
@@ -27,8 +27,8 @@ fn parts_add_up_to_the_score() {
                 let found = explain_user(&all, *user, TaskId(t as u32)).unwrap();
                 assert_eq!(found.familiarity, f64::from(*score));
                 worst = worst.max((found.sum() - found.familiarity).abs());
-                assert_eq!(found.features.is_empty(), model.factors.is_some());
-                assert_eq!(found.seeds.is_empty(), model.pre.is_none());
+                assert_eq!(found.features.is_empty(), model.factors().is_some());
+                assert_eq!(found.seeds.is_empty(), model.pre_embedding().is_none());
             }
         }
         // Measured: 2e-6 and less.
@@ -49,9 +49,9 @@ fn learned_features_are_credited_to_the_items_seen() {
     let from = all.described_by(9);
     let mut builder = ExposuresBuilder::new();
     from.iter().for_each(|(t, w)| builder.push_weighted(t.0, 0, *w).unwrap());
-    let mut x = model.factors.as_ref().unwrap().fold_in(&builder.build(30, 1).unwrap()).unwrap();
-    model.standard.apply(&mut x).unwrap();
-    for (a, b) in x.row(0).iter().zip(model.features.row(9)) {
+    let mut x = model.factors().unwrap().fold_in(&builder.build(30, 1).unwrap()).unwrap();
+    model.standard().apply(&mut x).unwrap();
+    for (a, b) in x.row(0).iter().zip(model.features(9)) {
         assert!((a - b).abs() < 1e-4, "{a} {b}");
     }
 }
@@ -81,7 +81,7 @@ fn what_decides_gets_the_credit() {
     let settings = Settings { epochs: 20, seed_epochs: 15, learning_rate: 1e-2, ..tiny_settings() };
     let model = fit(log(builder.build(12, 600).unwrap(), Some(x)), &settings).unwrap();
     let mut people = Instances::new(2, vec![1.4, 1.4, -1.4, 1.4]).unwrap();
-    model.standard.apply(&mut people).unwrap();
+    model.standard().apply(&mut people).unwrap();
     let mut sums = [0.0; 2];
     for (person, task, sign) in [(0, 11, 1.0), (1, 0, 1.0), (0, 0, -1.0), (1, 11, -1.0)] {
         let subject = Subject { x: people.row(person), seen: &[], log_sum: 0.0 };
@@ -92,7 +92,7 @@ fn what_decides_gets_the_credit() {
     }
     // Together; far out, where hardly anybody is, noise counts for more.
     assert!(sums[0] > 3.0 * sums[1], "{sums:?}");
-    let near = nearest(&model, TaskId(5), 2).unwrap();
+    let near = nearest(&model, TaskId(5), 2);
     assert!(near.iter().all(|(t, _)| [4, 6, 3, 7].contains(&t.0)), "{near:?}");
     let subject = |x| Subject { x, seen: &[], log_sum: 0.0 };
     assert!(explain(&model, subject(&[1.0]), TaskId(0)).is_err(), "one feature where there are two");

@@ -6,8 +6,7 @@ mod worlds;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cadet::Log;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::{Scorer, Users};
 use cadet::judge::evaluate::{Label, LabelRule, Ties, label_auc};
 use cadet::model::Model;
 use cadet::settings::{Init, Settings};
@@ -24,10 +23,10 @@ fn given() -> Log {
 
 /// A model that was made must be able to score, and say numbers.
 fn assert_usable(model: &Model, what: &str) {
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users).unwrap();
-    for task in tasks(model.items.len()) {
-        for v in scorer.task(task).unwrap().verdicts(&users.all()) {
+    let scorer = Scorer::new(Users::of(model));
+    let everybody = scorer.users().all();
+    for task in tasks(model.items().len()) {
+        for v in scorer.verdicts(task, &everybody).unwrap() {
             assert!(v.familiarity.is_finite(), "{what}: {v:?}");
             assert!(
                 (0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0,
@@ -93,7 +92,7 @@ fn a_learning_rate_beyond_all_bounds_diverges() {
                 match try_fit(given(), &settings, &what) {
                     Err(Error::Diverged { .. } | Error::Config { .. }) => {}
                     Err(error) => panic!("{what}: {error:?}"),
-                    Ok(model) => panic!("{what}: a model with loss {:?}", model.manifest.history.epochs),
+                    Ok(model) => panic!("{what}: a model with loss {:?}", model.manifest().history.epochs),
                 }
             }
         }
@@ -129,7 +128,7 @@ fn huge_features_work_once_standardised() {
         let model = try_fit(log, &tiny_settings(), "huge").unwrap();
         assert_usable(&model, "huge");
         let plain = fit(given(), &tiny_settings()).unwrap();
-        let loss = |m: &Model| m.manifest.metrics.as_ref().unwrap().loss;
+        let loss = |m: &Model| m.manifest().metrics.as_ref().unwrap().loss;
         // Measured: at most 5e-10.
         assert!((loss(&model) - loss(&plain)).abs() < 1e-4, "{scale}: {} {}", loss(&model), loss(&plain));
     }
@@ -197,7 +196,7 @@ fn more_seed_tasks_than_tasks_are_all_of_them() {
         let settings = Settings { seed_tasks: 1_000, seed_choice: choice, embedding: 50, ..tiny_settings() };
         let model = try_fit(given(), &settings, "seed tasks").unwrap();
         assert_usable(&model, "seed tasks");
-        let mut seeds = model.pre.unwrap().seeds;
+        let mut seeds = model.pre_embedding().unwrap().seeds.clone();
         seeds.sort_unstable();
         seeds.dedup();
         // Spread takes one of each group, and two alike items may share a group.
@@ -228,14 +227,14 @@ fn a_label_out_of_range_is_refused() {
     let model = fit(given(), &Settings { epochs: 1, seed_epochs: 1, ..tiny_settings() }).unwrap();
     let labels = vec![Some(7); 300];
     let found = catch_unwind(AssertUnwindSafe(|| {
-        let (x, users) = (&model.features, &[0, 1, 2]);
+        let (x, users) = (&features_of(&model), &[0, 1, 2]);
         label_auc(
-            &model.ratio.scores(x).unwrap(),
+            &model.ratio().scores(x).unwrap(),
             users,
-            &model.exposures,
+            &model.seen().to_exposures().unwrap(),
             Label { category: &labels, categories: 3, ties: Ties::Common },
             LabelRule::Count,
-            &model.trained,
+            &is_trained(&model),
         )
     }));
     assert!(found.expect("a panic").is_err());

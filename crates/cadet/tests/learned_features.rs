@@ -29,7 +29,7 @@ fn quick(seed: u64) -> Settings {
 
 /// The mean exposure AUC of held-out users' hidden exposures, as the manifest says.
 fn hidden_auc(model: &Model) -> f64 {
-    model.manifest.metrics.as_ref().unwrap().exposure_auc.unwrap().mean
+    model.manifest().metrics.as_ref().unwrap().exposure_auc.unwrap().mean
 }
 
 /// The same, cheating: with features that were folded in from the hidden exposures too.
@@ -38,15 +38,15 @@ fn leaky_auc(model: &Model, exposures: &Exposures, settings: &Settings) -> f64 {
     let rule = settings.split().unwrap();
     let views = Views::of_halves(exposures, users.names(), items.names(), &rule, settings.features_from);
     let test = views.members(Part::Test);
-    let mut x = model.factors.as_ref().unwrap().fold_in(exposures).unwrap();
-    model.standard.apply(&mut x).unwrap();
-    let scores = model.ratio.scores(&x).unwrap();
+    let mut x = model.factors().unwrap().fold_in(exposures).unwrap();
+    model.standard().apply(&mut x).unwrap();
+    let scores = model.ratio().scores(&x).unwrap();
     let of_users = |task: TaskId, views: &[u32]| {
         let users: Vec<u32> = views.iter().map(|v| v / 2).collect();
         scores(task, &users)
     };
     let held = HeldOut { instances: &test, each: 2, targets: &views.test, shown: views.shown.as_ref() };
-    evaluate(&of_users, &held, &model.trained, Base::Exposures, Limits::default(), 1)
+    evaluate(&of_users, &held, &is_trained(model), Base::Exposures, Limits::default(), 1)
         .unwrap()
         .exposure_auc
         .unwrap()

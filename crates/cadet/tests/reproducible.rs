@@ -159,7 +159,7 @@ fn interrupted_runs_go_on(settings: &Settings) {
             match how {
                 How::Asked => {
                     let model = ended.unwrap();
-                    assert_eq!(model.manifest.history.end, End::Interrupted, "{when}");
+                    assert_eq!(model.manifest().history.end, End::Interrupted, "{when}");
                     assert_ne!(bytes(&model)["weights.safetensors"], whole["weights.safetensors"], "{when}");
                 }
                 How::Killed => assert_eq!(ended.unwrap_err().to_string(), "test: killed", "{when}"),
@@ -184,8 +184,8 @@ fn a_finished_checkpoint_gives_the_model_without_training() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = Onlooker::new(folder.path(), &settings, None);
     let model = cadet::fit(given(), &settings, &mut first).unwrap();
-    assert_eq!(model.manifest.history.end, End::Early);
-    assert!(model.manifest.history.best < model.manifest.history.epochs.len());
+    assert_eq!(model.manifest().history.end, End::Early);
+    assert!(model.manifest().history.best < model.manifest().history.epochs.len());
     let mut second = Onlooker::new(folder.path(), &settings, None);
     let again = cadet::fit(given(), &settings, &mut second).unwrap();
     assert_eq!(second.epochs_seen, 0);
@@ -220,8 +220,8 @@ fn stopping_in_the_first_epoch_leaves_a_usable_model() {
         let folder = tempfile::tempdir().unwrap();
         let mut watch = Onlooker::new(folder.path(), &settings, Some((How::Asked, stage, 0)));
         let model = cadet::fit(given(), &settings, &mut watch).unwrap();
-        assert_eq!(model.manifest.history.end, End::Interrupted);
-        assert_eq!(model.manifest.history.epochs.len(), 1);
+        assert_eq!(model.manifest().history.end, End::Interrupted);
+        assert_eq!(model.manifest().history.epochs.len(), 1);
         let rows = familiarity(&model, &(0..300).collect::<Vec<_>>());
         assert!(rows.iter().flatten().all(|f| f.is_finite()));
         assert!(rows.iter().flatten().any(|f| *f != rows[0][0]));
@@ -238,7 +238,7 @@ fn a_short_epoch_can_be_stopped_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut watch = Onlooker::new(folder.path(), &settings, Some((How::Asked, Stage::Seeds, 1)));
     let model = cadet::fit(given(), &settings, &mut watch).unwrap();
-    assert_eq!(model.manifest.history.end, End::Interrupted);
+    assert_eq!(model.manifest().history.end, End::Interrupted);
 }
 
 #[test]

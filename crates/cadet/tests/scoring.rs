@@ -3,9 +3,8 @@
 
 mod worlds;
 
-use cadet::ask::scorer::{Scorer, Verdict};
-use cadet::ask::users::Users;
-use cadet::judge::calibrate::Basis;
+use cadet::ask::{Scorer, Users, Verdict};
+use cadet::judge::calibrate::{self, Basis};
 use cadet::judge::evaluate::{HeldOut, Label, LabelRule, Limits, Ties, evaluate, label_auc};
 use cadet::learn::estimator::{Estimator, Tensor};
 use cadet::learn::ratio::{Ratio, RatioConfig};
@@ -50,26 +49,39 @@ fn one_by_one_is_all_at_once() {
     for (hidden, axes) in [(vec![3], 0), (vec![13, 7], 0), (vec![40, 33], 0), (vec![13, 7], 16)] {
         let settings = Settings { hidden, axes, epochs: 1, seed_epochs: 1, ..tiny_settings() };
         let model = fit(log_of(&world), &settings).unwrap();
-        let users = model.features.len() as u32;
-        let everybody = Users::of(&model);
-        let scorer = Scorer::new(&everybody).unwrap();
-        let all = tasks(model.items.len());
-        let matrix = scorer.matrix(&all, &everybody.all());
+        let users = model.users().len() as u32;
+        let scorer = Scorer::new(Users::of(&model));
+        let everybody = scorer.users().all();
+        let all = tasks(model.items().len());
+        let matrix = scorer.matrix(&all, &everybody);
+        let prepared = Scorer::new(Users::of(&model));
+        prepared.prepare().unwrap();
+        let (mut work, mut list) = (scorer.workspace(), Vec::new());
+        let lists: Vec<Vec<f32>> = everybody
+            .iter()
+            .map(|user| {
+                scorer.familiarity_of(&mut work, *user, &all, &mut list);
+                list.clone()
+            })
+            .collect();
         let mut verdicts = Vec::new();
         for task in &all {
-            let of_task = scorer.task(*task).unwrap();
-            let batch = of_task.verdicts(&everybody.all());
+            let batch = scorer.verdicts(*task, &everybody).unwrap();
+            let of_prepared = prepared.verdicts(*task, &everybody).unwrap();
             for user in 0..users {
-                let alone = of_task.verdicts(&[user]);
+                let alone = scorer.verdicts(*task, &[user]).unwrap();
                 let expected = &batch[user as usize];
+                assert!(same(&of_prepared[user as usize], expected), "{task:?} {user}, prepared");
+                let listed = lists[user as usize][task.0 as usize];
+                assert_eq!(listed.to_bits(), expected.familiarity.to_bits(), "{task:?} {user}, in a list");
                 assert!(same(&alone[0], expected), "{task:?} {user}");
                 let entry = matrix[task.0 as usize * users as usize + user as usize];
                 assert_eq!(entry.to_bits(), expected.familiarity.to_bits());
             }
             verdicts.push(batch);
         }
-        let log_sums = model.log_sums.clone();
-        assert_eq!(model.ratio.products().axes() > 0, axes > 0);
+        let log_sums: Vec<f32> = (0..users).map(|u| model.log_sum(u)).collect();
+        assert_eq!(model.ratio().products().axes() > 0, axes > 0);
         if axes > 0 {
             continue;
         }
@@ -77,8 +89,8 @@ fn one_by_one_is_all_at_once() {
         let pairs: Vec<(u32, u32)> = (0..5_000u32).map(|i| (i * 7 % 30, i * 11 % users)).collect();
         let (t, u): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
         let mut out = vec![0.0; pairs.len()];
-        let features = model.features.clone();
-        model.ratio.trained(1, |net| net.responses(&features, &t, &u, &mut out));
+        let features = features_of(&model);
+        model.ratio().clone().trained(1, |net| net.responses(&features, &t, &u, &mut out));
         for ((t, u), f) in pairs.iter().zip(&out) {
             let f = f - log_sums[*u as usize];
             assert_eq!(f.to_bits(), verdicts[*t as usize][*u as usize].familiarity.to_bits());
@@ -90,14 +102,19 @@ fn one_by_one_is_all_at_once() {
 fn quantiles_follow_familiarity() {
     let world = tiny_world(6);
     let model = fit(log_of(&world), &tiny_settings()).unwrap();
-    let users = Users::of(&model);
-    let scorer = Scorer::new(&users).unwrap();
-    for task in tasks(model.items.len()) {
-        let of_task = scorer.task(task).unwrap();
+    let scorer = Scorer::new(Users::of(&model));
+    let users = scorer.users().all();
+    let exposures = model.seen().to_exposures().unwrap();
+    for task in tasks(model.items().len()) {
         assert!(model.knots(task).is_sorted());
-        let mut verdicts = of_task.verdicts(&users.all());
+        let verdict = |familiarity: f32| {
+            let quantile = calibrate::quantile(model.knots(task), familiarity);
+            Verdict { familiarity, quantile, p_value: model.calibrator().p_value(task.0, quantile) }
+        };
+        let mut verdicts = scorer.verdicts(task, &users).unwrap();
+        assert!(verdicts.iter().all(|v| same(v, &verdict(v.familiarity))), "{task:?}");
         let extreme = [f32::NEG_INFINITY, f32::MIN, -0.0, 0.0, f32::MAX, f32::INFINITY];
-        verdicts.extend(extreme.map(|f| of_task.verdict(f)));
+        verdicts.extend(extreme.map(verdict));
         verdicts.sort_by(|a, b| a.familiarity.total_cmp(&b.familiarity));
         assert!(verdicts.is_sorted_by(|a, b| a.quantile <= b.quantile && a.p_value <= b.p_value), "{task:?}");
         assert!(
@@ -105,9 +122,9 @@ fn quantiles_follow_familiarity() {
         );
         assert_eq!((verdicts[0].quantile, verdicts[verdicts.len() - 1].quantile), (0.0, 1.0));
         // In the population, where a user counts as often as it is shown something, quantiles are even.
-        let everybody = of_task.verdicts(&users.all());
+        let everybody = scorer.verdicts(task, &users).unwrap();
         let mut activity = vec![0.0f64; everybody.len()];
-        model.exposures.instances().iter().for_each(|u| activity[*u as usize] += 1.0);
+        exposures.instances().iter().for_each(|u| activity[*u as usize] += 1.0);
         let sum: f64 = everybody.iter().zip(&activity).map(|(v, a)| f64::from(v.quantile) * a).sum();
         let mean = sum / activity.iter().sum::<f64>();
         // Measured: up to 0.04, where a sample of 1,024 would leave 0.01 and held-out users the rest.
@@ -118,15 +135,13 @@ fn quantiles_follow_familiarity() {
 /// How often held-out members of an audience have p ≤ α, how often that could be by chance (one standard
 /// deviation), and how many they are, over the items that `wanted` picks.
 fn rate(model: &Model, parts: &Parts, alpha: f64, wanted: Basis) -> (f64, f64, usize) {
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users).unwrap();
+    let scorer = Scorer::new(Users::of(model));
     let (mut low, mut total, mut variance) = (0.0, 0.0, 0.0);
     for (task, audience) in parts.test.audiences().filter(|(_, a)| !a.instances.is_empty()) {
-        let of_task = scorer.task(task).unwrap();
-        if of_task.basis() != wanted {
+        if model.calibrator().basis(task.0) != wanted {
             continue;
         }
-        let verdicts = of_task.verdicts(audience.instances);
+        let verdicts = scorer.verdicts(task, audience.instances).unwrap();
         let tested = verdicts.len() as f64;
         let calibrated = parts.valid.audience(task).instances.len().max(1) as f64;
         low += verdicts.iter().filter(|v| f64::from(v.p_value) <= alpha).count() as f64;
@@ -160,14 +175,13 @@ fn p_values_of_members_are_not_too_small() {
 
 /// Mean p-value of the tenth of the held-out users who are truly freshest for each item, and of the most common.
 fn fresh_and_common(world: &World, model: &Model, settings: &Settings) -> (f64, f64) {
-    let all = Users::of(model);
-    let scorer = Scorer::new(&all).unwrap();
+    let scorer = Scorer::new(Users::of(model));
     let mut users = users_in(settings, world.features.len(), Part::Test);
     let tenth = users.len() / 10;
     let (mut fresh, mut common) = (Vec::new(), Vec::new());
-    for task in tasks(model.items.len()) {
+    for task in tasks(model.items().len()) {
         users.sort_by(|a, b| world.log_ratio(task, *a).total_cmp(&world.log_ratio(task, *b)));
-        let verdicts = scorer.task(task).unwrap().verdicts(&users);
+        let verdicts = scorer.verdicts(task, &users).unwrap();
         fresh.extend(verdicts[..tenth].iter().map(|v| f64::from(v.p_value)));
         common.extend(verdicts[users.len() - tenth..].iter().map(|v| f64::from(v.p_value)));
     }
@@ -179,10 +193,9 @@ fn auc_of_truth_and_model(world: &World, model: &Model, settings: &Settings) -> 
     let parts = parts(&world.exposures, settings, false);
     let test = parts.members(Part::Test);
     let held = HeldOut { instances: &test, each: 1, targets: &parts.test, shown: None };
-    let all = Users::of(model);
-    let scorer = Scorer::new(&all).unwrap();
+    let scorer = Scorer::new(Users::of(model));
     let scores = |task: TaskId, users: &[u32]| scorer.familiarity(task, users);
-    let found = evaluate(&scores, &held, &model.trained, Base::Exposures, Limits::default(), 1).unwrap();
+    let found = evaluate(&scores, &held, &is_trained(model), Base::Exposures, Limits::default(), 1).unwrap();
     assert_eq!((found.users, found.exposures), (test.len(), parts.test.len()));
     assert_eq!(found.items.len(), found.exposure_auc.unwrap().count);
     assert_eq!(found.by_size.iter().map(|b| b.auc.count).sum::<usize>(), found.items.len());
@@ -250,25 +263,24 @@ fn rare_items_and_silent_users_get_sensible_numbers() {
     for features in [Some(given), None] {
         let learned = features.is_none();
         let model = fit(log(exposures.clone(), features), &settings).unwrap();
-        assert_eq!(model.trained[19..], [true, true, false, false], "learned features: {learned}");
-        let users = Users::of(&model);
-        let scorer = Scorer::new(&users).unwrap();
+        assert_eq!(is_trained(&model)[19..], [true, true, false, false], "learned features: {learned}");
+        let scorer = Scorer::new(Users::of(&model));
+        let users = scorer.users().all();
         for task in tasks(23) {
-            let of_task = scorer.task(task).unwrap();
-            for v in of_task.verdicts(&users.all()) {
+            for v in scorer.verdicts(task, &users).unwrap() {
                 // Measured: at most 0.24; audiences here are all alike.
                 assert!(v.familiarity.abs() < 2.0, "{task:?}: {v:?}");
                 assert!((0.0..=1.0).contains(&v.quantile) && v.p_value > 0.0 && v.p_value <= 1.0, "{v:?}");
             }
             if task.0 >= 20 {
-                assert_ne!(of_task.basis(), Basis::Own);
+                assert_ne!(model.calibrator().basis(task.0), Basis::Own);
             }
         }
         // Items of users in no order at all: nothing to measure where nothing was found.
-        if let Some(metrics) = &model.manifest.metrics {
+        if let Some(metrics) = &model.manifest().metrics {
             assert!(metrics.loss.is_finite() && metrics.exposure_auc.unwrap().count <= 21);
         }
-        assert_eq!(model.exposures.audience(TaskId(22)).times_seen(200), 0);
+        assert!(model.seen().get(200, TaskId(22)).is_none());
     }
 }
 
@@ -277,9 +289,9 @@ fn items_below_the_limit_are_known_but_not_trained() {
     let settings = Settings { min_exposures: 5, ..tiny_settings() };
     let exposures = rarities(&settings);
     let model = fit(log(exposures.clone(), None), &settings).unwrap();
-    assert_eq!(model.trained[19..], [true, false, false, false]);
-    assert_eq!(model.exposures, exposures);
-    assert_eq!((model.items.len(), model.manifest.data.exposures), (23, exposures.len()));
+    assert_eq!(is_trained(&model)[19..], [true, false, false, false]);
+    assert_eq!(model.seen().to_exposures().unwrap(), exposures);
+    assert_eq!((model.items().len(), model.manifest().data.exposures), (23, exposures.len()));
 }
 
 /// f(x, e) = max(x, 0), whatever the task.

@@ -98,7 +98,7 @@ fn nothing_to_learn(seed: u64) -> (f64, f64, f64) {
     let model = fit(log(builder.build(40, 1_500).unwrap(), Some(x)), &settings).unwrap();
     let rows = familiarity(&model, &users_in(&settings, 1_500, Part::Test));
     let squares: Vec<f64> = rows.iter().flatten().map(|f| f64::from(*f).powi(2)).collect();
-    let metrics = model.manifest.metrics.unwrap();
+    let metrics = model.manifest().metrics.as_ref().unwrap();
     assert_eq!(metrics.chance_loss, CHANCE_LOSS);
     let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
     (rms, metrics.loss, metrics.exposure_auc.unwrap().mean)

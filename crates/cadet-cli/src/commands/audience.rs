@@ -1,7 +1,7 @@
 //! `cadet audience`: the freshest or the most common users of an item, or of all items.
 
 use anyhow::Result;
-use cadet::ask::users::Users;
+use cadet::ask::Users;
 use cadet::ask::{Ask, AudienceQuestion, Chosen, Row};
 use cadet::model::{Model, Standing};
 use cadet::{At, Error, store};
@@ -18,9 +18,8 @@ use crate::sheet::{self, Sheet, Table, id_json};
 pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
-    let users = users::read(&model, &args.users, &args.log)?;
-    let among = chosen(args, &users)?;
-    let ask = Ask::new(&users)?;
+    let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
+    let among = chosen(args, ask.users())?;
     let question = AudienceQuestion {
         mode: args.mode.into(),
         number: args.number,
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
 }
 
 /// The users to choose among: all, or those that --filter names.
-fn chosen(args: &Audience, users: &Users<'_>) -> Result<Chosen> {
+fn chosen(args: &Audience, users: &Users) -> Result<Chosen> {
     let Some(path) = &args.filter else { return enough(args, Chosen::new(users, None, args.min_exposures)) };
     let (ids, skipped) =
         read_ids(path, &args.log.user_col, "--user-col", args.log.skip_bad).map_err(|e| args.log.hint(e))?;
@@ -87,7 +86,7 @@ fn enough(args: &Audience, chosen: Chosen) -> Result<Chosen> {
 fn all(
     args: &Audience,
     model: &Model,
-    ask: &Ask<'_>,
+    ask: &Ask,
     question: &AudienceQuestion<'_>,
     global: &Global,
 ) -> Result<()> {
@@ -107,7 +106,7 @@ fn all(
     )?;
     bar.finish_and_clear();
     let rows = table.finish()?;
-    let left_out = model.items.len() - items;
+    let left_out = model.items().len() - items;
     if left_out > 0 {
         tracing::warn!("left out {} without an embedding", output::many(left_out, "item"));
     }

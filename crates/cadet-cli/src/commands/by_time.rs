@@ -1,8 +1,8 @@
 //! `cadet eval --by-time`: trained on the past, how good is a model on the future?
 
 use anyhow::Result;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::Scorer;
+use cadet::ask::Users;
 use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
 use cadet::judge::verdict::Judgement;
 use cadet::model::Model;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         let stray = stray.display();
         return Err(Usage(format!("--by-time {stray}: write --by-time={stray}, with =")).into());
     }
-    let settings = &model.manifest.settings;
+    let settings = &model.manifest().settings;
     let settings = Settings { seed: global.seed.unwrap_or(settings.seed), future: false, ..settings.clone() };
     let options = ReadOptions {
         columns: columns(&args.log, &args.events),
@@ -80,30 +80,30 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     let fitted = fit(log, &settings, &mut Watcher::new(None, false))?;
 
     // Users whose features come from what they saw need a past.
-    let mut had_past = vec![fitted.factors.is_none(); fitted.users.len()];
-    fitted.exposures.instances().iter().for_each(|u| had_past[*u as usize] = true);
-    let is_new = |task: cadet::TaskId, user: u32| fitted.exposures.audience(task).times_seen(user) == 0;
+    let past = fitted.seen().to_exposures()?;
+    let mut had_past = vec![fitted.factors().is_none(); fitted.users().len()];
+    past.instances().iter().for_each(|u| had_past[*u as usize] = true);
+    let is_new = |task: cadet::TaskId, user: u32| fitted.seen().get(user, task).is_none();
     let targets = future.filter(|t, u| had_past[u.0 as usize] && is_new(t, u.0));
     let users = active(&future, &had_past);
-    let held = HeldOut { instances: &users, each: 1, targets: &targets, shown: Some(&fitted.exposures) };
-    let all = Users::of(&fitted);
-    let scorer = Scorer::new(&all)?;
+    let held = HeldOut { instances: &users, each: 1, targets: &targets, shown: Some(&past) };
+    let scorer = Scorer::new(Users::of(&fitted));
     let scores = |task: cadet::TaskId, users: &[u32]| scorer.familiarity(task, users);
-    let found = evaluate(&scores, &held, &fitted.trained, settings.base, Limits::default(), settings.seed)
+    let found = evaluate(&scores, &held, &fitted.trained(), settings.base, Limits::default(), settings.seed)
         .map_err(|e| of_data(e.into(), args))?;
     let verdict = Judgement::of(fitted.has_signal(), Some(&found), &[], None);
     if let Some(path) = &args.out {
-        write_items(path, &args.log.item_col, &fitted.items, &found.items)?;
+        write_items(path, &args.log.item_col, &fitted.items().to_ids(), &found.items)?;
     }
     let untrained =
-        future.audiences().filter(|(t, a)| !fitted.trained[t.0 as usize] && !a.instances.is_empty()).count();
+        future.audiences().filter(|(t, a)| !fitted.is_trained(*t) && !a.instances.is_empty()).count();
     let without_past = active(&future, &vec![true; had_past.len()]).len() - users.len();
-    let before = &fitted.manifest.metrics;
+    let before = &fitted.manifest().metrics;
     if global.json {
         return output::print_json(&json!({
             "verdict": verdict,
             "cut": iso(from),
-            "past_exposures": fitted.exposures.len(),
+            "past_exposures": past.len(),
             "future_exposures": future.len(),
             "new_pairs": targets.len(),
             "items_only_in_the_future": untrained,
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     shown += &format!(
         "\nTrained on {} exposures before {}, measured on {} new pairs from then on.\n\
          Left out: {} items that had no exposure to train on, {} users without a past to learn features from.\n\n",
-        count(fitted.exposures.len()),
+        count(past.len()),
         iso(from),
         count(targets.len()),
         count(untrained),
@@ -147,23 +147,28 @@ fn parse(cut: &str) -> Result<Cut> {
 
 /// The users of a log with the features that the model or --users has for them, and whether it has any.
 fn known(args: &Eval, model: &Model, users: Ids) -> Result<(Ids, Option<Instances>, Vec<bool>)> {
-    if model.factors.is_some() && args.users.is_none() {
+    if model.factors().is_some() && args.users.is_none() {
         let all = vec![true; users.len()];
         return Ok((users, None, all));
     }
-    let given = given(args, model)?;
+    // The closed form is of the whole log, and the past must not know it: the columns that were given alone.
+    let width = model.standard().mean.len();
+    let mut given = given(args, model)?;
+    if let Some((_, x)) = &mut given {
+        model.standard().apply(x)?;
+    }
     let (mut rows, mut keep) = (Vec::new(), Vec::new());
     for user in 0..users.len() as u32 {
         let name = users.name(user);
-        let now = given.as_ref().and_then(|(ids, x)| Some(x.row(ids.get(name)?)));
-        let row = now.or_else(|| Some(model.features.row(model.users.get(name)?)));
+        let now = given.as_ref().and_then(|(ids, x)| Some(&x.row(ids.get(name)?)[..width]));
+        let row = now.or_else(|| Some(&model.features(model.users().get(name)?)[..width]));
         keep.push(row.is_some());
         match row {
             Some(row) => rows.extend_from_slice(row),
-            None => rows.resize(rows.len() + model.features.width(), 0.0),
+            None => rows.resize(rows.len() + width, 0.0),
         }
     }
-    Ok((users, Some(Instances::new(model.features.width(), rows)?), keep))
+    Ok((users, Some(Instances::new(width, rows)?), keep))
 }
 
 /// Users who saw anything, among those allowed.

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use cadet::IdRef;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::Scorer;
+use cadet::ask::Users;
 use cadet::fit;
 use cadet::metrics::{Agreement, Summary, agreement};
 use cadet::model::Model;
@@ -79,9 +79,9 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
             if door == Door::IdsAlone {
                 log.features = None;
             }
-            let mut model = fit(log, &settings, &mut Watcher::new(None, false))?;
+            let model = fit(log, &settings, &mut Watcher::new(None, false))?;
             let seconds = started.elapsed().as_secs_f64();
-            fill_costs(&mut model, started, cpu);
+            let model = model.with_manifest(|manifest| fill_costs(manifest, started, cpu));
             results.push(Against {
                 seed: s,
                 door,
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     claim.save(&model)?;
     if global.json {
         return output::print_json(
-            &json!({"out": out.to_string_lossy(), "results": results, "manifest": model.manifest}),
+            &json!({"out": out.to_string_lossy(), "results": results, "manifest": model.manifest()}),
         );
     }
     output::print(&text(&model, &world, &results, out, clock)?)
@@ -118,17 +118,17 @@ fn write_log(world: &World, model: &Model, out: &Path) -> Result<()> {
     let columns =
         [("user_id", Kind::Id), ("item_id", Kind::Id), ("timestamp", Kind::Time), ("event_id", Kind::Id)];
     let mut writer = TableWriter::create(&out.join("exposures.csv"), None, &columns)?;
-    let mut rng = Rng::at(model.manifest.settings.seed, Purpose::World, [3, 0]);
+    let mut rng = Rng::at(model.manifest().settings.seed, Purpose::World, [3, 0]);
     let mut events = 0;
     for (task, audience) in world.exposures.audiences() {
         let repeated = audience.instances.iter().enumerate();
         let users: Vec<IdRef<'_>> = repeated
-            .flat_map(|(i, u)| std::iter::repeat_n(model.users.name(*u), audience.count(i) as usize))
+            .flat_map(|(i, u)| std::iter::repeat_n(model.users().name(*u), audience.count(i) as usize))
             .collect();
         let times: Vec<u32> = users.iter().map(|_| NEW_YEAR + rng.below(DAYS * 86_400) as u32).collect();
         let ids: Vec<IdRef<'_>> = (events..).take(users.len()).map(IdRef::Int).collect();
         events += users.len() as i64;
-        let items = vec![model.items.name(task.0); users.len()];
+        let items = vec![model.items().name(task.0); users.len()];
         writer.write(&[Values::Id(&users), Values::Id(&items), Values::Time(&times), Values::Id(&ids)])?;
     }
     writer.finish()?;
@@ -136,7 +136,7 @@ fn write_log(world: &World, model: &Model, out: &Path) -> Result<()> {
     let mut columns = vec![("user_id", Kind::Id)];
     columns.extend(names.iter().map(|name| (name.as_str(), Kind::F32)));
     let mut writer = TableWriter::create(&out.join("users.csv"), None, &columns)?;
-    let users: Vec<IdRef<'_>> = (0..model.users.len() as u32).map(|u| model.users.name(u)).collect();
+    let users: Vec<IdRef<'_>> = (0..model.users().len() as u32).map(|u| model.users().name(u)).collect();
     let features: Vec<Vec<f32>> = (0..world.features.width())
         .map(|f| (0..users.len() as u32).map(|u| world.features.row(u)[f]).collect())
         .collect();
@@ -152,7 +152,7 @@ pub(crate) fn over_seeds(results: &[Against], door: Door, figure: fn(&Against) -
 }
 
 fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: Instant) -> Result<String> {
-    let m = &model.manifest;
+    let m = model.manifest();
     let mut text = format!(
         "A generated world: {} users, {} items, {} events, and every true log q/p known.\n\
          The true log ratio against the estimate, on test users that were never trained on:\n\n",
@@ -179,22 +179,21 @@ fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: In
             super::verdict::verdict(verdict)
         );
     }
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users)?;
+    let scorer = Scorer::new(Users::of(model));
     text += "\nThree items, with their most common and their freshest users (familiarity, truth in brackets):\n\n";
     let mut rows = Vec::new();
     for task in report::three_items(model) {
-        let verdicts = scorer.task(task)?.verdicts(&users.all());
+        let verdicts = scorer.verdicts(task, &scorer.users().all())?;
         let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
         order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));
         let show = |u: u32| {
-            let (name, truth) = (model.users.name(u), world.log_ratio(task, u));
+            let (name, truth) = (model.users().name(u), world.log_ratio(task, u));
             format!("{name} {:+.1} [{truth:+.1}]", verdicts[u as usize].familiarity)
         };
         let list = |users: &[u32]| users.iter().map(|u| show(*u)).collect::<Vec<_>>().join(", ");
         let freshest: Vec<u32> = order.iter().rev().take(3).copied().collect();
         rows.push(vec![
-            model.items.name(task.0).to_string(),
+            model.items().name(task.0).to_string(),
             list(&order[..3.min(order.len())]),
             list(&freshest),
         ]);

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::{Others, Users};
+use cadet::ask::{Scorer, Users};
 use cadet::judge::evaluate::{
     Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc, on_new_users,
 };
@@ -25,17 +24,17 @@ use crate::output;
 
 pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
-    let seed = global.seed.unwrap_or(model.manifest.settings.seed);
+    let seed = global.seed.unwrap_or(model.manifest().settings.seed);
     if let Some(cut) = &args.by_time {
         return super::by_time::run(args, cut, &model, global);
     }
     let columns = columns(&args.log, &args.events);
-    let half_life = model.manifest.settings.half_life;
-    let now = half_life.map(|_| model.manifest.data.latest);
+    let half_life = model.manifest().settings.half_life;
+    let now = half_life.map(|_| model.manifest().data.latest);
     let options =
         ReadOptions { columns, skip_bad: args.log.skip_bad, half_life, now, ..ReadOptions::default() };
     let bar = output::bar("reading", None);
-    let log = read_exposures_into(model.users.clone(), model.items.clone(), &args.data, &options, &|p| {
+    let log = read_exposures_into(model.users().to_ids(), model.items().to_ids(), &args.data, &options, &|p| {
         bar.set_message(format!("{} rows", output::count(p.rows)));
     })
     .map_err(|e| args.log.hint(e))?;
@@ -85,38 +84,36 @@ struct Held {
 
 impl Held {
     /// These users among those that the model can score.
-    fn known<'a>(&self, model: &'a Model) -> Result<Users<'a>> {
-        let others = match &self.others {
-            Some((ids, features)) => Some(Others::given(model, ids.clone(), features.clone())?),
-            None if model.factors.is_some() => {
-                let known = model.items.len();
+    fn known(&self, model: &Model) -> Result<Users> {
+        Ok(match &self.others {
+            Some((ids, features)) => Users::with_features(model, ids.clone(), features.clone())?,
+            None if model.factors().is_some() => {
+                let known = model.items().len();
                 let exposures = self.exposures.filter(|t, _| (t.0 as usize) < known);
-                Some(Others::folded_in(model, self.ids.clone(), exposures)?)
+                Users::folded_in(model, self.ids.clone(), exposures)?
             }
-            None => None,
-        };
-        Ok(Users::with(model, others))
+            None => Users::of(model),
+        })
     }
 
     fn evaluate(&self, model: &Model, log: &Log, measured: &[bool], seed: u64) -> Result<Evaluation> {
-        if model.factors.is_some() {
+        if model.factors().is_some() {
             let (users, items) = (self.ids.names(), log.items.names());
             return Ok(on_new_users(model, users, items, &self.exposures, measured, seed)?);
         }
-        let users = self.known(model)?;
-        let scorer = Scorer::new(&users)?;
-        let numbers = self.numbers(&users);
+        let scorer = Scorer::new(self.known(model)?);
+        let numbers = self.numbers(scorer.users());
         let scores = |task: TaskId, instances: &[u32]| {
             let users: Vec<u32> = instances.iter().map(|i| numbers[*i as usize]).collect();
             scorer.familiarity(task, &users)
         };
         let instances: Vec<u32> = (0..self.ids.len() as u32).collect();
         let held = HeldOut { instances: &instances, each: 1, targets: &self.exposures, shown: None };
-        Ok(evaluate(&scores, &held, measured, model.manifest.settings.base, Limits::default(), seed)?)
+        Ok(evaluate(&scores, &held, measured, model.manifest().settings.base, Limits::default(), seed)?)
     }
 
     /// The number of each among those that can be scored.
-    fn numbers(&self, users: &Users<'_>) -> Vec<u32> {
+    fn numbers(&self, users: &Users) -> Vec<u32> {
         (0..self.ids.len() as u32).map(|u| users.find(self.ids.name(u)).unwrap_or_default()).collect()
     }
 }
@@ -124,8 +121,8 @@ impl Held {
 /// Which items can be measured on these users: trained ones always, added ones where no held-out user is the model's own,
 /// since their embeddings rest on everybody who saw them.
 fn measured(model: &Model, held: &Held) -> Vec<bool> {
-    let known = model.users.len() as u32;
-    let mut measured = model.trained.clone();
+    let known = model.users().len() as u32;
+    let mut measured = model.trained();
     if held.users.iter().all(|u| *u >= known) {
         model.scored().iter().for_each(|t| measured[t.0 as usize] = true);
     }
@@ -153,15 +150,15 @@ pub(super) fn given(args: &Eval, model: &Model) -> Result<Option<(Ids, Instances
 /// Held out are those of the data who are the model's test users, or who were not there in training.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
     let others = given(args, model)?;
-    let rule = model.manifest.settings.split()?;
-    let (known, trained) = (model.users.len() as u32, model.trained_users() as u32);
+    let rule = model.manifest().settings.split()?;
+    let (known, trained) = (model.users().len() as u32, model.trained_users() as u32);
     let mut keep = vec![false; log.users.len()];
     log.exposures.instances().iter().for_each(|u| keep[*u as usize] = true);
     for (u, keep) in (0u32..).zip(&mut keep) {
-        let held_out = !model.manifest.refitted && rule.part(log.users.name(u)) == Part::Test;
+        let held_out = !model.manifest().refitted && rule.part(log.users.name(u)) == Part::Test;
         *keep &= u >= trained || held_out;
     }
-    if model.factors.is_none() {
+    if model.factors().is_none() {
         let has = |u: u32| others.as_ref().is_some_and(|(ids, _)| ids.get(log.users.name(u)).is_some());
         let without: Vec<u32> =
             (known..log.users.len() as u32).filter(|u| keep[*u as usize] && !has(*u)).collect();
@@ -184,7 +181,7 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
         }
         return Ok(Held { ids, users, exposures: log.exposures.keep_instances(&keep), others });
     };
-    let what = match model.manifest.refitted {
+    let what = match model.manifest().refitted {
         true => {
             "every user in it was trained on, by --refit: `cadet inspect` has what was measured before; give data of other users"
         }
@@ -230,9 +227,8 @@ fn label_aucs(
     path: &Path,
     user_col: &str,
 ) -> Result<Vec<LabelAuc>> {
-    let users = held.known(model)?;
-    let scorer = Scorer::new(&users)?;
-    let numbers = held.numbers(&users);
+    let scorer = Scorer::new(held.known(model)?);
+    let numbers = held.numbers(scorer.users());
     let mut of_log = vec![0; log.users.len()];
     held.users.iter().zip(&numbers).for_each(|(u, n)| of_log[*u as usize] = *n);
     let scores = |task: TaskId, users: &[u32]| {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cadet::ask::reasons::TOLERANCE;
-use cadet::ask::scorer::Verdict;
+use cadet::ask::Verdict;
 use cadet::ask::{self, Ask, Row};
 use cadet::model::Model;
 use cadet::{IdRef, TaskId, store};
@@ -49,7 +49,7 @@ impl<'a> Explained<'a> {
     pub(crate) fn new(model: &'a Model, pair: ask::Explained<'a>) -> Self {
         let parts = &pair.parts;
         let item = |t: &TaskId| model.label(*t);
-        let names = &model.manifest.data.feature_names;
+        let names = &model.manifest().data.feature_names;
         let feature = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("feature {}", i + 1));
         let of_items = |list: &[(TaskId, f64)]| list.iter().map(|(t, part)| (item(t), *part)).collect();
         let features = parts.features.iter().enumerate().map(|(i, part)| (feature(i), *part)).collect();
@@ -88,8 +88,7 @@ pub(crate) fn run(args: &Explain, global: &Global) -> Result<()> {
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
-    let users = users::read(&model, &args.users, &args.log)?;
-    let ask = Ask::new(&users)?;
+    let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
     let (user, item) = (IdRef::from_text(&args.user), typed_item(&model, &args.item)?);
     let pair = ask.explain(user, item, args.number).map_err(worded(&model, &args.users))?;
     let explained = Explained::new(&model, pair);

@@ -28,8 +28,7 @@ pub(crate) fn run(args: &args::Fresh, global: &Global) -> Result<()> {
     rule.check()?;
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
-    let users = users::read(&model, &args.users, &args.log)?;
-    let ask = Ask::new(&users)?;
+    let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
     let item = args.which.item.as_deref().map(|typed| typed_item(&model, typed)).transpose()?;
     let one = item.map(|item| ask.fresh(item, rule, args.exclude_seen)).transpose();
     match (one.map_err(worded(&model, &args.users))?, &args.out) {

@@ -8,13 +8,13 @@ use crate::output::{self, count};
 
 pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
-    let m = &model.manifest;
+    let m = model.manifest();
     if global.json {
         return output::print_json(m);
     }
     let s = &m.settings;
     let row = |name: &str, value: String| vec![name.to_owned(), value];
-    let init = match &model.pre {
+    let init = match model.pre_embedding() {
         Some(pre) => {
             format!("learned from {} seed tasks ({:?})", pre.seeds.len(), s.seed_choice).to_lowercase()
         }
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
             format!(
                 "{}{} × {} features{}",
                 count(m.data.users),
-                match model.users.len() - model.trained_users() {
+                match model.users().len() - model.trained_users() {
                     0 => String::new(),
                     n => format!(", {} of them joined later,", count(n)),
                 },
@@ -46,8 +46,8 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
             format!(
                 "{}, {} trained{}",
                 count(m.data.items),
-                count(model.trained.iter().filter(|t| **t).count()),
-                match model.states.len() {
+                count(model.trained().iter().filter(|t| **t).count()),
+                match model.added_items().count() {
                     0 => String::new(),
                     n => format!(", {} placed without training", count(n)),
                 }
@@ -90,11 +90,11 @@ pub(crate) fn run(args: &Inspect, global: &Global) -> Result<()> {
     let mut text = m.verdict.as_ref().map_or(String::new(), |v| super::verdict::verdict(v) + "\n");
     text += &rows.iter().map(|r| format!("  {:width$}  {}\n", r[0], r[1])).collect::<String>();
     let mut sizes: Vec<(usize, u32)> =
-        model.exposures.audiences().map(|(t, a)| (a.instances.len(), t.0)).collect();
+        (0..model.items().len() as u32).map(|t| (model.seen().audience_size(TaskId(t)), t)).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let largest = sizes.iter().take(5).map(|(n, t)| {
-        let basis = format!("{:?}", model.calibrator.basis(*t)).to_lowercase();
-        vec![model.label(TaskId(*t)), count(*n), format!("{:.0}", model.exposures.mass(TaskId(*t))), basis]
+        let basis = format!("{:?}", model.calibrator().basis(*t)).to_lowercase();
+        vec![model.label(TaskId(*t)), count(*n), format!("{:.0}", model.seen().mass(TaskId(*t))), basis]
     });
     text += "\nLargest items:\n";
     text += &output::table(&["item", "users", "weight", "p-values from"], &largest.collect::<Vec<_>>());

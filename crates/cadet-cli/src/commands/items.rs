@@ -1,23 +1,38 @@
 //! `cadet items add`: new items, without training again.
 
 use anyhow::Result;
-use cadet::arrive::{self, Added, Arrivals};
+use cadet::arrive::{Added, Arrivals, arrive, fine_tune};
 use cadet::learn::trainer::{Signal, Watch};
 use cadet::model::{Model, Standing};
-use cadet::{Ids, Instances, TaskId, store};
+use cadet::{IdRef, Ids, Instances, TaskId, store};
 use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
 use serde_json::json;
 
-use super::{columns, users};
+use super::{columns, core_log, users};
 use crate::args::{Global, ItemsAdd};
 use crate::output::{self, count, many};
 
 pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     // Claimed before the model is read: what another process adds meanwhile would be lost.
     let claim = store::Claim::take(&args.out)?;
-    let mut model = store::load(&args.model)?;
-    let (users, features) = everybody(args, &model)?;
-    let mut log = read(args, &mut model, users)?;
+    let model = store::load(&args.model)?;
+    let users = match &args.users {
+        Some(path) => Some(users::given(path, &model, &args.log, "train with --users")?),
+        None => None,
+    };
+    warn_changed(&model, users.as_ref());
+    let read = read(args, &model, users.as_ref().map(|(ids, _)| ids))?;
+    let news = News {
+        had_ids: model.event_count() > 0,
+        had_others: (model.event_count() as u64) < model.seen().event_count(),
+        twice: read.exposures.event_count() - read.exposures.len() as u64,
+        repeated: read.repeated,
+        without_ids: read.without_ids,
+        strangers: read.strangers,
+        sources: read.sources.clone(),
+    };
+    let mut log = core_log(read);
+    log.sources.extend(args.items.iter().chain(&args.users).map(|path| path.display().to_string()));
     if let Some(path) = &args.items {
         let (listed, skipped) = read_ids(path, &args.log.item_col, "item_col", args.log.skip_bad)
             .map_err(|e| args.log.hint(e))?;
@@ -27,39 +42,23 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         }
         log.exposures = log.exposures.widened(log.items.len(), log.users.len());
     }
-    let news = News {
-        had_ids: !model.events.is_empty(),
-        had_others: (model.events.len() as u64) < model.exposures.event_count(),
-        twice: log.exposures.event_count() - log.exposures.len() as u64,
-        repeated: log.repeated,
-        without_ids: log.without_ids,
-        strangers: log.strangers,
-        sources: log.sources,
-    };
-    let named = args.items.iter().chain(&args.users).map(|path| path.display().to_string());
-    let added = arrive::add(
-        &mut model,
-        Arrivals {
-            users: log.users,
-            items: log.items,
-            exposures: log.exposures,
-            features,
-            events: log.events,
-            unknown_user_events: news.strangers.rows,
-            sources: news.sources.iter().map(|s| s.path.display().to_string()).chain(named).collect(),
-        },
-    )?;
+    let users = users.as_ref().map(|(ids, features)| (ids, features));
+    let (mut model, added) = arrive(&model, Arrivals { log: &log, users })?;
     news.warn(&added);
     let News { repeated, strangers, .. } = news;
+    if strangers.rows > 0 {
+        model = model.with_manifest(|m| {
+            m.added.iter_mut().last().into_iter().for_each(|a| a.unknown_user_events += strangers.rows);
+        });
+    }
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
-        let items = added_items(&model);
-        tuned = arrive::fine_tune(&mut model, &items, epochs, &mut Stop)?;
-        if tuned.is_none() {
-            tracing::warn!(
+        match fine_tune(&model, &added_items(&model), epochs, &mut Stop)? {
+            Some((refined, history)) => (model, tuned) = (refined, Some(history)),
+            None => tracing::warn!(
                 "no added item has an exposure to a user that may be trained on: nothing to fine-tune"
-            );
+            ),
         }
     }
     claim.save(&model)?;
@@ -159,56 +158,57 @@ impl News {
     }
 }
 
-/// The model's users, then those that --users has features for.
-fn everybody(args: &ItemsAdd, model: &Model) -> Result<(Ids, Option<Instances>)> {
-    let mut users = model.users.clone();
-    let Some(path) = &args.users else { return Ok((users, None)) };
-    let (ids, features) = users::given(path, model, &args.log, "train with --users")?;
-    let mut rows = Vec::new();
-    let mut changed = 0;
-    for u in 0..ids.len() as u32 {
-        match model.users.get(ids.name(u)) {
-            Some(known) => changed += usize::from(model.features.row(known) != features.row(u)),
-            None => {
-                users.intern(ids.name(u))?;
-                rows.extend_from_slice(features.row(u));
-            }
-        }
+/// Says which users have other features now: the model keeps those that it was trained with.
+fn warn_changed(model: &Model, given: Option<&(Ids, Instances)>) {
+    let Some((ids, raw)) = given else { return };
+    let mut ready = raw.clone();
+    if model.standard().apply(&mut ready).is_err() {
+        return;
     }
+    let differs = |(i, id): (u32, IdRef<'_>)| {
+        model.users().get(id).is_some_and(|known| model.features(known) != ready.row(i))
+    };
+    let changed = (0u32..).zip(ids.names().iter()).filter(|user| differs(*user)).count();
     if changed > 0 {
         tracing::warn!(
             "{} of --users with other features than the model has for them: it keeps its own until it is trained again",
             many(changed, "user")
         );
     }
-    Ok((users, Some(Instances::new(features.width(), rows)?)))
 }
 
-/// The exposures of these users; without any file there are none.
-fn read(args: &ItemsAdd, model: &mut Model, users: Ids) -> Result<Log> {
-    if args.data.is_empty() {
-        return Ok(Log::empty(users, model.items.clone())?);
+/// The exposures of users that are known, or can be; without any file there are none.
+fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Log> {
+    let mut users = Ids::new();
+    // Where features are learned, new users are folded in from what they saw.
+    let known_users_only = model.factors().is_none();
+    if known_users_only {
+        users = model.users().to_ids();
+        for id in given.into_iter().flat_map(|ids| ids.names().iter()) {
+            users.intern(id)?;
+        }
     }
-    let half_life = model.manifest.settings.half_life;
+    if args.data.is_empty() {
+        return Ok(Log::empty(users, Ids::new())?);
+    }
+    let half_life = model.manifest().settings.half_life;
     let options = ReadOptions {
         columns: columns(&args.log, &args.events),
         skip_bad: args.log.skip_bad,
         half_life,
-        now: half_life.map(|_| model.manifest.data.latest),
-        seen: std::mem::take(&mut model.events),
-        // Where features are learned, new users are folded in from what they saw.
-        known_users_only: model.factors.is_none(),
+        now: half_life.map(|_| model.manifest().data.latest),
+        seen: model.events(),
+        known_users_only,
         may_be_empty: true,
         ..ReadOptions::default()
     };
     let bar = output::bar("reading", None);
-    let log = read_exposures_into(users, model.items.clone(), &args.data, &options, &|p| {
+    let log = read_exposures_into(users, Ids::new(), &args.data, &options, &|p| {
         bar.set_message(format!("{} rows", count(p.rows)));
     })
     .map_err(|e| args.log.hint(e))?;
     bar.finish_and_clear();
     output::warn_skipped(&log.skipped);
-    model.events = options.seen;
     Ok(log)
 }
 

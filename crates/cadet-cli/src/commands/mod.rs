@@ -137,14 +137,14 @@ fn worded<'a>(model: &'a Model, users: &'a UserFlags) -> impl Fn(Error) -> Error
 /// The id of the item that people typed: itself, or the id of the only item of that title.
 fn typed_item<'a>(model: &'a Model, typed: &'a str) -> Result<IdRef<'a>> {
     let id = IdRef::from_text(typed);
-    if model.items.get(id).is_some() {
+    if model.items().get(id).is_some() {
         return Ok(id);
     }
     match model.titled(typed)[..] {
         [] => Ok(id),
-        [item] => Ok(model.items.name(item.0)),
+        [item] => Ok(model.items().name(item.0)),
         [first, second, ..] => {
-            let (first, second) = (model.items.name(first.0), model.items.name(second.0));
+            let (first, second) = (model.items().name(first.0), model.items().name(second.0));
             let hint = format!("it is the title of several, such as {first} and {second}: give the id");
             Err(Error::UnknownTask { id: typed.into(), hint }.into())
         }
@@ -153,21 +153,35 @@ fn typed_item<'a>(model: &'a Model, typed: &'a str) -> Result<IdRef<'a>> {
 
 /// What an item is called, where that is known.
 fn title<'a>(model: &'a Model, item: IdRef<'_>) -> Option<&'a str> {
-    model.items.get(item).and_then(|t| model.title(TaskId(t)))
+    model.items().get(item).and_then(|t| model.title(TaskId(t)))
 }
 
 /// An item for people: its id, and its title where there is one.
 fn label(model: &Model, item: IdRef<'_>) -> String {
-    model.items.get(item).map_or_else(|| item.to_string(), |t| model.label(TaskId(t)))
+    model.items().get(item).map_or_else(|| item.to_string(), |t| model.label(TaskId(t)))
 }
 
 fn nearest_name(model: &Model, id: &str) -> String {
-    let names = model.items.names();
+    let names = model.items();
     let nearest = (0..names.len().min(100_000) as u32)
-        .map(|t| names.get(t).to_string())
-        .chain(model.titles.iter().take(100_000).cloned())
+        .map(|t| names.name(t).to_string())
+        .chain((0..names.len().min(100_000) as u32).filter_map(|t| model.title(TaskId(t)).map(str::to_owned)))
         .max_by(|a, b| strsim::jaro_winkler(a, id).total_cmp(&strsim::jaro_winkler(b, id)));
     format!("the model knows {} items; the nearest name is {:?}", names.len(), nearest.unwrap_or_default())
+}
+
+/// What was read, without users' features.
+fn core_log(read: cadet_data::Log) -> cadet::Log {
+    cadet::Log {
+        sources: read.sources.iter().map(|s| s.path.display().to_string()).collect(),
+        users: read.users,
+        items: read.items,
+        exposures: read.exposures,
+        features: None,
+        feature_columns: Vec::new(),
+        events: read.events,
+        latest: read.latest,
+    }
 }
 
 /// How many rows have which status.

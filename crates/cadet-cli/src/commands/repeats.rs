@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use cadet::Log;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::Scorer;
+use cadet::ask::Users;
 use cadet::metrics::Summary;
 use cadet::model::Model;
 use cadet::rng::{Purpose, Rng};
@@ -39,7 +39,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(model: &Model) -> Self {
-        let m = &model.manifest;
+        let m = model.manifest();
         Self {
             seed: m.settings.seed,
             verdict: m.verdict.as_ref().map_or("none", |v| v.colour.name()),
@@ -78,16 +78,15 @@ pub(crate) fn run(first: &Model, log: &Log, settings: &Settings, repeats: u64) -
 fn pairs(model: &Model) -> Vec<(u32, TaskId)> {
     let mut rng = Rng::at(1, Purpose::Evaluation, [6, 0]);
     let tasks = model.scored();
-    let users = model.users.len();
+    let users = model.users().len();
     (0..if tasks.is_empty() { 0 } else { PAIRS })
         .map(|_| (rng.below(users) as u32, tasks[rng.below(tasks.len())]))
         .collect()
 }
 
 fn scores(model: &Model, pairs: &[(u32, TaskId)]) -> Result<Vec<f32>> {
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users)?;
-    let score = |(user, task): &(u32, TaskId)| match model.trained[task.0 as usize] {
+    let scorer = Scorer::new(Users::of(model));
+    let score = |(user, task): &(u32, TaskId)| match model.is_trained(*task) {
         true => scorer.familiarity(*task, &[*user])[0],
         false => f32::NAN,
     };

@@ -1,12 +1,9 @@
 //! `cadet rerank`: lists with the caller's relevance in, lists that balance it with freshness out.
 
 use anyhow::{Result, bail};
-use cadet::ask::Status;
-use cadet::ask::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked, Reranker};
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::{Ask, Status};
+use cadet::ask::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked};
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
-use cadet::model::Model;
 use cadet::{IdRef, TaskId, store};
 use cadet_data::source::is_dash;
 use cadet_data::{ListOptions, Lists, read_lists};
@@ -44,10 +41,8 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
             "the model found no signal in its log: every familiarity is 0, so lists keep the order of relevance, caps aside"
         );
     }
-    let users = users::read(&model, &args.users, &args.log)?;
-    let scorer = Scorer::new(&users)?;
-    let reranker = Reranker::new(&scorer, config.clone())?;
-    let job = Job::new(&model, &users, &lists);
+    let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
+    let job = Job::new(&ask, &lists);
     let mut file = File::create(args, &lists, global)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
 
@@ -63,7 +58,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
         let last = ready.take();
         let (written, block) = rayon::join(
             || last.map_or(Ok(()), |(numbers, reranked)| file.write(&job, numbers, &reranked)),
-            || job.rerank(&reranker, numbers.clone()),
+            || job.rerank(&config, numbers.clone()),
         );
         written?;
         let (reranked, first) = block?;
@@ -147,48 +142,39 @@ fn by_relevance(relevance: &[f64], most: usize) -> Vec<usize> {
 /// The lists' users and items, looked up in the model once each.
 struct Job<'a> {
     lists: &'a Lists,
-    /// The number of each user: features given now win over those of the model.
-    numbers: Vec<Option<u32>>,
-    users: &'a Users<'a>,
+    ask: &'a Ask,
+    /// The index of each user: features given now win over those of the model.
+    users: Vec<Option<u32>>,
     tasks: Vec<Option<TaskId>>,
-    model: &'a Model,
 }
 
 /// What one list asks for.
 struct Rows {
     user: Option<u32>,
     tasks: Vec<Option<TaskId>>,
-    times_seen: Vec<u32>,
     relevance: Vec<f64>,
     key: [u64; 2],
 }
 
 impl Rows {
     fn request(&self) -> Request<'_> {
-        let Rows { user, tasks, times_seen, relevance, key } = self;
-        Request { user: *user, tasks, times_seen, relevance, key: *key }
+        let Rows { user, tasks, relevance, key } = self;
+        Request { user: *user, tasks, relevance, key: *key }
     }
 }
 
 impl<'a> Job<'a> {
-    fn new(model: &'a Model, users: &'a Users<'a>, lists: &'a Lists) -> Self {
-        let names = |ids: &'a cadet::Ids| (0..ids.len() as u32).map(move |n| ids.name(n));
-        let numbers = names(&lists.users).map(|name| users.find(name)).collect();
-        let tasks = names(&lists.items).map(|name| model.items.get(name).map(TaskId)).collect();
-        Self { lists, numbers, users, tasks, model }
+    fn new(ask: &'a Ask, lists: &'a Lists) -> Self {
+        let users = lists.users.names().iter().map(|name| ask.users().find(name)).collect();
+        let tasks = lists.items.names().iter().map(|name| ask.model().items().get(name).map(TaskId)).collect();
+        Self { lists, ask, users, tasks }
     }
 
     fn rows(&self, number: usize) -> Rows {
         let list = self.lists.list(number);
-        let user = self.numbers[list.user as usize];
-        let tasks: Vec<Option<TaskId>> =
-            list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect();
-        let seen =
-            |task: &Option<TaskId>| task.zip(user).map_or(0, |(task, user)| self.users.seen(user, task).0);
         Rows {
-            user,
-            times_seen: tasks.iter().map(seen).collect(),
-            tasks,
+            user: self.users[list.user as usize],
+            tasks: list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect(),
             relevance: list.rows.iter().map(|(_, relevance)| *relevance).collect(),
             key: rerank::list_key(list.user_id, list.list_id),
         }
@@ -197,29 +183,23 @@ impl<'a> Job<'a> {
     /// Some lists reranked, and what their first places were like before and after.
     fn rerank(
         &self,
-        reranker: &Reranker<'_>,
+        config: &RerankConfig,
         numbers: std::ops::Range<usize>,
     ) -> Result<(Vec<Reranked>, Vec<[Figures; 2]>)> {
         let rows: Vec<Rows> = numbers.into_par_iter().map(|number| self.rows(number)).collect();
         let requests: Vec<Request<'_>> = rows.iter().map(Rows::request).collect();
-        let reranked = reranker.rerank(&requests)?;
+        let reranked = self.ask.rerank_all(&requests, config)?;
         let first = requests.par_iter().zip(&reranked).map(|(request, list)| {
             let old = by_relevance(request.relevance, FIRST.min(list.places.len()));
             let new: Vec<usize> = list.places.iter().take(FIRST).map(|p| p.index).collect();
-            [old, new].map(|order| Figures::of(reranker, request, list, &order))
+            [old, new].map(|order| Figures::of(self.ask, request, list, &order))
         });
         let first = first.collect();
         Ok((reranked, first))
     }
 
-    /// When a user last saw an item, 0 where that never was or is not known.
-    fn last_seen(&self, user: u32, item: u32, times_seen: u32) -> u32 {
-        let pair = self.numbers[user as usize].zip(self.tasks[item as usize]).filter(|_| times_seen > 0);
-        pair.map_or(0, |(user, task)| self.users.seen(user, task).1)
-    }
-
     fn status(&self, user: u32, item: u32) -> Status {
-        Status::of(self.model, self.numbers[user as usize], self.tasks[item as usize])
+        Status::of(self.ask.model(), self.users[user as usize], self.tasks[item as usize])
     }
 }
 
@@ -273,7 +253,7 @@ impl<'a> File<'a> {
                     candidate,
                     place: *place,
                     familiarity: candidate.familiarity.unwrap_or(unknown),
-                    last_seen: job.last_seen(list.user, item, candidate.times_seen),
+                    last_seen: candidate.last_seen,
                     status,
                 });
             }
@@ -330,12 +310,17 @@ struct Means {
 }
 
 impl Figures {
-    fn of(reranker: &Reranker<'_>, request: &Request<'_>, list: &Reranked, order: &[usize]) -> Self {
+    fn of(ask: &Ask, request: &Request<'_>, list: &Reranked, order: &[usize]) -> Self {
         let known = |figure: Option<f64>| figure.map_or((0.0, 0), |f| (f, 1));
         let rows = || order.iter().map(|i| list.candidates[*i]);
         let relevance = rows().map(|c| c.relevance).sum::<f64>() / order.len().max(1) as f64;
-        let distance =
-            |a: usize, b: usize| reranker.distance(request.tasks[order[a]], request.tasks[order[b]]);
+        let mut directions = Vec::new();
+        let width = ask.directions(order.iter().map(|i| request.tasks[*i]), &mut directions);
+        let direction = |i: usize| &directions[i * width..][..width];
+        let distance = |a: usize, b: usize| {
+            let cosine = direction(a).iter().zip(direction(b)).map(|(a, b)| a * b).sum::<f32>();
+            1.0 - f64::from(cosine)
+        };
         Self {
             relevance: known((!order.is_empty()).then_some(relevance)),
             fresh_share: known(fresh_share(rows().filter_map(|c| c.familiarity), 0.0)),

@@ -27,13 +27,12 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     let open = |path| PairReader::open(path, &columns(&args.log, &EventFlags::default()), args.log.skip_bad);
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;
     let model = store::load(&args.model)?;
-    let users = users::read(&model, &args.users, &args.log)?;
-    let ask = Ask::new(&users)?;
-    let mut table = Table::create(&args.out, &sheet(args, &[]), global)?;
+    let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
+    let mut table = Table::create(&args.out, &sheet(args, &[], &[]), global)?;
     let mut statuses = Statuses::default();
     let mut write = |rows: &[Row<'_>]| {
         rows.iter().for_each(|row| statuses.add(row.status));
-        table.write(&sheet(args, rows))
+        table.write(&sheet(args, rows, &ask.propensities(rows)))
     };
     output::listen_for_ctrl_c("stopping; nothing will be written");
     match (pairs, args.top) {
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
             output::warn_skipped(pairs.skipped());
         }
         (None, Some(number)) if args.per == Per::User => {
-            let bar = output::bar("scoring", Some(users.all().len() as u64));
+            let bar = output::bar("scoring", Some(ask.users().all().len() as u64));
             ask.each_top_items(
                 &Top { number, order: order(args), mode: args.mode.into() },
                 |users, rows| {
@@ -97,12 +96,12 @@ fn order(args: &Score) -> ask::Order {
     }
 }
 
-fn sheet<'a>(args: &'a Score, rows: &'a [Row<'a>]) -> Sheet<'a> {
+fn sheet<'a>(args: &'a Score, rows: &'a [Row<'a>], propensities: &[Option<f32>]) -> Sheet<'a> {
     Sheet::default()
         .ids(&args.log.user_col, rows.iter().map(|row| row.user))
         .ids(&args.log.item_col, rows.iter().map(|row| row.item))
         .verdicts(rows.iter())
-        .numbers("propensity", rows.iter().map(|row| row.propensity.unwrap_or(f32::NAN)))
+        .numbers("propensity", propensities.iter().map(|p| p.unwrap_or(f32::NAN)))
         .seen(rows.iter())
         .words("status", rows.iter().map(|row| row.status.name()))
 }

@@ -15,7 +15,7 @@ pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     let found = ask::similar(&model, typed_item(&model, &args.item)?, args.number)
         .map_err(worded(&model, &UserFlags::default()))?;
     // Files call columns as the log did, machines and people are told what they are.
-    let item_id = if args.out.is_some() { &model.manifest.data.columns.item } else { "item_id" };
+    let item_id = if args.out.is_some() { &model.manifest().data.columns.item } else { "item_id" };
     let sheet = Sheet::default()
         .items(item_id, &model, found.near.iter().map(|near| near.item))
         .signed("cosine", found.near.iter().map(|near| near.cosine))

@@ -7,7 +7,7 @@ use anyhow::Result;
 use cadet::fit::{Observe, Stage};
 use cadet::learn::estimator::Estimator;
 use cadet::learn::trainer::{End, Progress, Signal, Watch};
-use cadet::model::Model;
+use cadet::model::{Manifest, Model};
 use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
 use cadet::{Error, Ids};
@@ -37,12 +37,13 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let mut watch = Watcher::new(Some(out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let again = (args.repeats > 1).then(|| log.clone());
-    let mut model = cadet::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
-    model.titles = titles;
-    model.manifest.data.columns = columns(&args.log, &args.events);
-    fill_costs(&mut model, clock, 0.0);
+    let model = cadet::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
+    let model = model.with_titles(titles)?.with_manifest(|manifest| {
+        manifest.data.columns = columns(&args.log, &args.events);
+        fill_costs(manifest, clock, 0.0);
+    });
     claim.save(&model)?;
-    if model.manifest.history.end != End::Interrupted {
+    if model.manifest().history.end != End::Interrupted {
         watch.forget()?;
     }
     if let Some(path) = &args.report {
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     }
     let spread = again.map(|log| repeats::run(&model, &log, &settings, args.repeats)).transpose()?;
     if global.json {
-        let mut shown = serde_json::to_value(&model.manifest)?;
+        let mut shown = serde_json::to_value(model.manifest())?;
         if let Some(spread) = &spread {
             shown["repeats"] = serde_json::to_value(spread)?;
         }
@@ -83,8 +84,8 @@ fn keep_previous(claim: &mut Claim, out: &Path, resume: bool) -> Result<Option<P
 }
 
 /// Says in the manifest what it took since `clock` and `cpu_before`.
-pub(crate) fn fill_costs(model: &mut Model, clock: Instant, cpu_before: f64) {
-    let train = &mut model.manifest.train;
+pub(crate) fn fill_costs(manifest: &mut Manifest, clock: Instant, cpu_before: f64) {
+    let train = &mut manifest.train;
     train.wall_seconds = clock.elapsed().as_secs_f64();
     train.cpu_seconds = cost::cpu_seconds() - cpu_before;
     train.peak_rss_bytes = cost::peak_rss_bytes();
@@ -279,7 +280,7 @@ impl Observe for Watcher {
 }
 
 fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) -> String {
-    let m = &model.manifest;
+    let m = model.manifest();
     let mut text = m.verdict.as_ref().map(verdict::verdict).unwrap_or_default();
     text += &format!(
         "\nTrained on {} exposures ({}) of {} items by {} users ({}).\n",
@@ -333,8 +334,8 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
 
 /// Where the features came from, in words.
 fn features(model: &Model) -> String {
-    let m = &model.manifest;
-    match &model.factors {
+    let m = model.manifest();
+    match model.factors() {
         None => format!("{} features each", m.data.features),
         Some(_) if !m.signal && m.reliability.iter().all(|(_, z)| *z <= 3.0) => {
             "no feature stands out from chance".into()

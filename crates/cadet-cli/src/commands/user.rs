@@ -14,8 +14,7 @@ use crate::sheet::{self, Sheet, id_json};
 pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
     refuse_without_signal(&model)?;
-    let users = users::read(&model, &args.users, &args.log)?;
-    let ask = Ask::new(&users)?;
+    let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
     let found = ask.user(IdRef::from_text(&args.user), args.number).map_err(worded(&model, &args.users))?;
     let (tired, fresh) = (items(&model, &found.tired), items(&model, &found.fresh));
     if let Some(path) = &args.out {

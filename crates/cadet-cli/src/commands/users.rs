@@ -3,88 +3,85 @@
 use std::path::Path;
 
 use anyhow::Result;
-use cadet::ask::users::{Others, Users};
+use cadet::ask::Users;
 use cadet::model::Model;
 use cadet::{At, Error, Ids, Instances};
-use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
+use cadet_data::{ReadOptions, UserOptions, read_exposures, read_users};
 
-use super::columns;
+use super::{columns, core_log};
 use crate::args::{LogFlags, UserFlags};
 use crate::output;
 
 /// The model's users, and those that the flags name.
-pub(crate) fn read<'a>(model: &'a Model, flags: &UserFlags, log: &LogFlags) -> Result<Users<'a>> {
-    let others = match (&flags.users, flags.exposures.is_empty()) {
+pub(crate) fn read(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Users> {
+    match (&flags.users, flags.exposures.is_empty()) {
         (Some(path), _) => {
             let (ids, features) = given(path, model, log, "give --exposures, or train with --users")?;
-            Some(Others::given(model, ids, features)?)
+            Ok(Users::with_features(model, ids, features)?)
         }
-        (None, false) => folded_in(model, flags, log)?,
-        (None, true) => None,
-    };
-    Ok(Users::with(model, others))
+        (None, false) => folded_in(model, flags, log),
+        (None, true) => Ok(Users::of(model)),
+    }
 }
 
 /// Why a user is unknown, and what would change that.
 pub(super) fn unknown(id: &str, model: &Model, flags: &UserFlags) -> String {
     let given = flags.users.is_some() || !flags.exposures.is_empty();
-    let how = match (&model.factors, given) {
+    let how = match (model.factors(), given) {
         (_, true) => "and what was given makes nobody of that name known",
         (Some(_), false) => "--exposures makes others known, by what they saw",
         (None, false) => "--users makes others known, by their features",
     };
-    format!("unknown user {id:?}: the model knows {}; {how}", output::count(model.users.len()))
+    format!("unknown user {id:?}: the model knows {}; {how}", output::count(model.users().len()))
 }
 
-/// Reads features of users that a model is to score, and makes them ready for its net. A model that learned its features
+/// Reads features of users that a model is to know. A model that learned its features
 /// takes none: `instead` says what to do.
 pub(crate) fn given(path: &Path, model: &Model, log: &LogFlags, instead: &str) -> Result<(Ids, Instances)> {
-    if model.factors.is_some() {
+    if model.factors().is_some() {
         let why = format!(
             "this model learned its features from exposures, so it takes none from a file: {instead}"
         );
         return Err(Error::config("--users", why).into());
     }
-    let names = &model.manifest.data.feature_columns;
+    let names = &model.manifest().data.feature_columns;
     let options = UserOptions {
         user: log.user_col.clone(),
         columns: (!names.is_empty()).then(|| names.clone()),
         trained: true,
         skip_bad: log.skip_bad,
     };
-    let mut table = read_users(path, &options).map_err(|e| log.hint(e))?;
+    let table = read_users(path, &options).map_err(|e| log.hint(e))?;
     output::warn_skipped(&table.skipped);
-    if table.features.width() != model.standard.mean.len() {
+    if table.features.width() != model.standard().mean.len() {
         let what = format!(
             "{} features per user, the model takes {}",
             table.features.width(),
-            model.standard.mean.len()
+            model.standard().mean.len()
         );
         return Err(Error::data(path, At::File, what).into());
     }
-    model.standard.apply(&mut table.features)?;
     Ok((table.ids, table.features))
 }
 
 /// Reads what other users saw, and says who of them stays unknown.
-fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<Others>> {
-    if model.factors.is_none() {
+fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Users> {
+    if model.factors().is_none() {
         let why = "this model takes users' features from a file: give --users";
         return Err(Error::config("--exposures", why).into());
     }
-    let settings = &model.manifest.settings;
+    let settings = &model.manifest().settings;
     let options = ReadOptions {
         columns: columns(log, &flags.events),
         skip_bad: log.skip_bad,
         half_life: settings.half_life,
-        now: settings.half_life.map(|_| model.manifest.data.latest),
+        now: settings.half_life.map(|_| model.manifest().data.latest),
         may_be_empty: true,
         ..ReadOptions::default()
     };
-    let read = read_exposures_into(Ids::new(), model.items.clone(), &flags.exposures, &options, &|_| {})
-        .map_err(|e| log.hint(e))?;
+    let read = read_exposures(&flags.exposures, &options, &|_| {}).map_err(|e| log.hint(e))?;
     output::warn_skipped(&read.skipped);
-    let (others, left_out) = Others::from_exposures(model, &read.users, &read.exposures)?;
+    let (users, left_out) = Users::with_exposures(model, &core_log(read))?;
     let reasons = [
         (left_out.known_users, "user", "of --exposures: the model's own, with the features they have"),
         (
@@ -101,5 +98,5 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
     for (count, what, why) in reasons.into_iter().filter(|(count, ..)| *count > 0) {
         tracing::warn!("{} {why}", output::many(count, what));
     }
-    Ok(others)
+    Ok(users)
 }

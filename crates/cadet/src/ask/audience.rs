@@ -1,8 +1,7 @@
 //! Who are the freshest or the most common users of an item?
 
-use super::{Ask, Mode, Row, find_item, refuse_without_signal};
+use super::{Ask, Mode, Row, Users, find_item, refuse_without_signal};
 use crate::Result;
-use crate::ask::users::Users;
 use crate::judge::calibrate::Basis;
 use crate::log::ids::{IdRef, Ids};
 use crate::model::Standing;
@@ -20,7 +19,7 @@ pub struct Chosen {
 
 impl Chosen {
     /// All users, or those named, without those of whom fewer exposures are known.
-    pub fn new(users: &Users<'_>, named: Option<&Ids>, min_exposures: u64) -> Self {
+    pub fn new(users: &Users, named: Option<&Ids>, min_exposures: u64) -> Self {
         let mut chosen = match named {
             None => users.all(),
             Some(ids) => (0..ids.len() as u32).filter_map(|u| users.find(ids.name(u))).collect(),
@@ -81,12 +80,12 @@ pub struct Audience<'a> {
     pub rows: Vec<Row<'a>>,
 }
 
-impl<'a> Ask<'a> {
+impl Ask {
     /// The freshest or the most common users of an item.
     ///
     /// # Errors
     /// [`crate::Error::NoAnswer`] where the item is unknown or untrained, or the model found no signal.
-    pub fn audience(&self, item: IdRef<'_>, question: &AudienceQuestion<'_>) -> Result<Audience<'a>> {
+    pub fn audience(&self, item: IdRef<'_>, question: &AudienceQuestion<'_>) -> Result<Audience<'_>> {
         let model = self.model();
         refuse_without_signal(model, item)?;
         let index = find_item(model, item)?;
@@ -96,13 +95,13 @@ impl<'a> Ask<'a> {
         }
         let AudienceQuestion { mode, number, exclude_seen, among } = *question;
         let rows = if exclude_seen {
-            let unseen = |u: &u32| self.users.seen(*u, index).0 == 0;
+            let unseen = |u: &u32| self.users().seen(*u, index).is_none();
             let users: Vec<u32> = among.users.iter().copied().filter(unseen).collect();
             self.first_users(index, &users, mode, number)?
         } else {
             self.first_users(index, &among.users, mode, number)?
         };
-        let basis = model.calibrator.basis(index.0);
-        Ok(Audience { item: model.items.name(index.0), standing, basis, rows })
+        let basis = model.calibrator().basis(index.0);
+        Ok(Audience { item: model.items().name(index.0), standing, basis, rows })
     }
 }

@@ -16,17 +16,17 @@ pub struct Explained<'a> {
     pub near: Vec<(Near<'a>, Row<'a>)>,
 }
 
-impl<'a> Ask<'a> {
+impl Ask {
     /// Takes the familiarity of a user with an item apart, and names so many items with similar audiences.
     ///
     /// # Errors
     /// [`crate::Error::NoAnswer`] where the user is unknown, the item cannot be scored or the model found no signal.
-    pub fn explain(&self, user: IdRef<'_>, item: IdRef<'_>, near: usize) -> Result<Explained<'a>> {
+    pub fn explain(&self, user: IdRef<'_>, item: IdRef<'_>, near: usize) -> Result<Explained<'_>> {
         let model = self.model();
         refuse_without_signal(model, item)?;
         let (user, item) = (self.find_user(user)?, find_scored(model, item)?);
-        let parts = explain_user(self.users, user, item)?;
-        let (user, item) = (self.users.name(user), model.items.name(item.0));
+        let parts = explain_user(self.users(), user, item)?;
+        let (user, item) = (self.users().name(user), model.items().name(item.0));
         let near = similar(model, item, near)?.near;
         let pairs: Vec<_> =
             [item].into_iter().chain(near.iter().map(|n| n.item)).map(|i| (user, i)).collect();

@@ -34,22 +34,22 @@ pub struct Flagged<'a> {
     pub adjusted_p: f64,
 }
 
-impl<'a> Ask<'a> {
+impl Ask {
     /// Flags the users who are fresh to an item, all of them or those who have not seen it.
     ///
     /// # Errors
     /// [`crate::Error::NoAnswer`] where the item cannot be scored or the model found no signal, and where the rule is out
     /// of range.
-    pub fn fresh(&self, item: IdRef<'_>, rule: Rule, exclude_seen: bool) -> Result<Fresh<'a>> {
+    pub fn fresh(&self, item: IdRef<'_>, rule: Rule, exclude_seen: bool) -> Result<Fresh<'_>> {
         rule.check()?;
         refuse_without_signal(self.model(), item)?;
         let index = find_scored(self.model(), item)?;
-        let mut tested = self.users.all();
+        let mut tested = self.users().all();
         if exclude_seen {
-            tested.retain(|u| self.users.seen(*u, index).0 == 0);
+            tested.retain(|u| self.users().seen(*u, index).is_none());
         }
-        let ready = self.scorer.task(index)?;
-        let verdicts = ready.verdicts(&tested);
+        let verdicts = self.scorer.verdicts(index, &tested)?;
+        let calibrator = self.model().calibrator();
         let adjusted = adjusted(verdicts.iter().map(|v| v.p_value));
         let flags = rule.flags(&verdicts, &adjusted);
         let mut flagged: Vec<usize> = (0..tested.len()).filter(|i| flags[*i]).collect();
@@ -57,11 +57,11 @@ impl<'a> Ask<'a> {
         let user =
             |i: usize| Flagged { row: self.row(tested[i], index, verdicts[i]), adjusted_p: adjusted[i] };
         Ok(Fresh {
-            item: self.model().items.name(index.0),
+            item: self.model().items().name(index.0),
             tested: tested.len(),
-            basis: ready.basis(),
-            members: ready.members(),
-            smallest_p_value: ready.smallest(),
+            basis: calibrator.basis(index.0),
+            members: calibrator.member_count(index.0),
+            smallest_p_value: calibrator.smallest(index.0),
             first_rate: adjusted.iter().copied().reduce(f64::min),
             users: flagged.into_iter().map(user).collect(),
         })

@@ -2,15 +2,14 @@
 //!
 //! ```
 //! # use cadet::{IdRef, fit, settings::Settings, worlds::synth::WorldConfig, learn::trainer::Unwatched};
-//! use cadet::{ask::{Ask, Status}, ask::users::Users};
+//! use cadet::ask::{Ask, Status};
 //!
 //! # fn main() -> cadet::Result<()> {
 //! # let world = WorldConfig { users: 300, items: 20, exposures: 4_000, ..WorldConfig::default() }.make()?;
 //! # let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
 //! # let model = fit(world.log()?, &settings, &mut Unwatched)?;
-//! let users = Users::of(&model);
-//! let ask = Ask::new(&users)?;
-//! let (user, item) = (model.users.name(3), model.items.name(7));
+//! let ask = Ask::new(&model);
+//! let (user, item) = (model.users().name(3), model.items().name(7));
 //! let rows = ask.score(&[(user, item), (user, IdRef::Str("no such item"))])?;
 //! assert_eq!(rows[1].status, Status::UnknownItem);
 //! # Ok(())
@@ -21,6 +20,7 @@ mod audience;
 pub mod decide;
 mod explain;
 mod fresh;
+mod propensity;
 pub mod reasons;
 pub mod rerank;
 mod score;
@@ -28,21 +28,22 @@ pub mod scorer;
 mod similar;
 mod status;
 mod user;
-pub mod users;
+mod users;
 
 pub use audience::{Audience, AudienceQuestion, Chosen};
 pub use explain::Explained;
 pub use fresh::{Flagged, Fresh};
 pub use score::{Order, Top};
+pub use scorer::{Scorer, Verdict};
 pub use similar::{Near, Similar, similar};
 pub use status::Status;
 pub use user::UserAnswer;
+pub(crate) use users::check_features;
+pub use users::{LeftOut, Users};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::scorer::{Scorer, Verdict};
-use crate::ask::users::Users;
 use crate::log::exposures::TaskId;
 use crate::log::ids::IdRef;
 use crate::model::Model;
@@ -60,8 +61,6 @@ pub struct Row<'a> {
     pub item: IdRef<'a>,
     /// `None` where the status says that there is no score.
     pub verdict: Option<Verdict>,
-    /// The chance that the user's next exposure is this item; `None` also where the model is not normalised.
-    pub propensity: Option<f32>,
     /// How often this very user saw the item.
     pub times_seen: u32,
     /// When last, in seconds since 1970; `None` where that never was or is not known.
@@ -96,57 +95,76 @@ impl Mode {
     }
 }
 
-/// Answers questions about a model and some users.
+/// Answers questions about a model and some users. It owns what it needs, and many threads may ask at once.
 #[derive(Debug)]
-pub struct Ask<'a> {
-    users: &'a Users<'a>,
-    scorer: Scorer<'a>,
-    /// Of the exposures, item by item.
-    shares: Vec<f64>,
+pub struct Ask {
+    scorer: Scorer,
 }
 
-impl<'a> Ask<'a> {
+/// A service hands one to many threads.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Ask>();
+};
+
+impl Ask {
+    /// Ready to answer about the users and items of a model.
+    pub fn new(model: &Model) -> Self {
+        Self::about(Users::of(model))
+    }
+
     /// Ready to answer about these users and the items of their model.
-    pub fn new(users: &'a Users<'a>) -> Result<Self> {
-        Ok(Self { users, scorer: Scorer::new(users)?, shares: users.model().shares() })
+    pub fn about(users: Users) -> Self {
+        Self { scorer: Scorer::new(users) }
+    }
+
+    /// Who can be asked about.
+    pub fn users(&self) -> &Users {
+        self.scorer.users()
+    }
+
+    /// The same questions by indices.
+    pub fn scorer(&self) -> &Scorer {
+        &self.scorer
+    }
+
+    /// The model that answers.
+    pub fn model(&self) -> &Model {
+        self.scorer.model()
     }
 
     /// Asks about every item that can be scored, some of them side by side, and hands the answers over in order.
-    pub fn each_item<T: Send, E: From<Error>>(
-        &self,
+    pub fn each_item<'a, T: Send, E: From<Error>>(
+        &'a self,
         question: impl Fn(IdRef<'a>) -> Result<T> + Sync,
         mut take: impl FnMut(T) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.scorer.prepare()?;
         let items = self.model().scored();
         let threads = rayon::current_num_threads();
-        let side_by_side = (ROWS / self.users.len().max(1)).clamp(threads, 4 * threads);
+        let side_by_side = (ROWS / self.users().len().max(1)).clamp(threads, 4 * threads);
         for group in items.chunks(side_by_side) {
             let answers: Vec<T> = group
                 .par_iter()
-                .map(|item| question(self.model().items.name(item.0)))
+                .map(|item| question(self.model().items().name(item.0)))
                 .collect::<Result<_>>()?;
             answers.into_iter().try_for_each(&mut take)?;
         }
         Ok(())
     }
 
-    fn model(&self) -> &'a Model {
-        self.users.model()
-    }
-
     /// A user's index, or why there is none.
     fn find_user(&self, id: IdRef<'_>) -> Result<u32> {
-        self.users.find(id).ok_or_else(|| Status::UnknownUser.refuses(id))
+        self.users().find(id).ok_or_else(|| Status::UnknownUser.refuses(id))
     }
 
     /// The row of a pair that has a score.
-    fn row(&self, user: u32, item: TaskId, verdict: Verdict) -> Row<'a> {
+    fn row(&self, user: u32, item: TaskId, verdict: Verdict) -> Row<'_> {
         let (times_seen, last_seen) = self.seen(user, item);
         Row {
-            user: self.users.name(user),
-            item: self.model().items.name(item.0),
+            user: self.users().name(user),
+            item: self.model().items().name(item.0),
             verdict: Some(verdict),
-            propensity: self.propensity(item, verdict.familiarity),
             times_seen,
             last_seen,
             status: Status::of(self.model(), Some(user), Some(item)),
@@ -154,21 +172,14 @@ impl<'a> Ask<'a> {
     }
 
     fn seen(&self, user: u32, item: TaskId) -> (u32, Option<u32>) {
-        let (times, last) = self.users.seen(user, item);
-        (times, (last > 0).then_some(last))
-    }
-
-    /// m·e^r, where the model makes these add up to 1.
-    fn propensity(&self, item: TaskId, familiarity: f32) -> Option<f32> {
-        // Above 1 by no more than rounding.
-        let propensity = (self.shares[item.0 as usize] * f64::from(familiarity).exp()).min(1.0) as f32;
-        (!self.model().log_sums.is_empty()).then_some(propensity)
+        let exposure = self.users().seen(user, item);
+        exposure.map_or((0, None), |e| (e.count, (e.last > 0).then_some(e.last)))
     }
 }
 
 /// An item's index, or why there is none.
 fn find_item(model: &Model, id: IdRef<'_>) -> Result<TaskId> {
-    model.items.get(id).map(TaskId).ok_or_else(|| Status::UnknownItem.refuses(id))
+    model.items().get(id).map(TaskId).ok_or_else(|| Status::UnknownItem.refuses(id))
 }
 
 /// An item that has an embedding to score with. Its standing alone is looked at: whether the model has a signal is

@@ -15,13 +15,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::users::Users;
+use crate::ask::Users;
+use crate::learn::normalise::Describe;
 use crate::learn::ratio::Ratio;
+use crate::learn::tasks::cosine;
 use crate::linalg::map_eigenvalues;
 use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::log::split::Part;
-use crate::model::{ItemState, Model, PreEmbedding, Standing};
+use crate::model::{Model, PreEmbedding};
 use crate::{Error, Result};
 
 /// The parts of a score differ from it by no more than this.
@@ -71,60 +73,62 @@ pub struct Subject<'a> {
 }
 
 /// Takes the score of a user with an item apart; an item that the user has seen is taken out of the features first.
-pub fn explain_user(users: &Users<'_>, user: u32, task: TaskId) -> Result<Explanation> {
-    let pair = users.for_pair(user, task);
+pub fn explain_user(users: &Users, user: u32, task: TaskId) -> Result<Explanation> {
+    let mut pair = Vec::new();
+    let has_seen = users.for_pair(user, task, &mut pair);
     let mut seen = users.described_by(user);
-    if pair.is_some() {
+    if has_seen {
         seen.retain(|(t, _)| *t != task);
     }
-    let x = pair.as_deref().unwrap_or_else(|| users.row(user));
+    let x = if has_seen { &pair[..] } else { users.row(user) };
     explain(users.model(), Subject { x, seen: &seen, log_sum: users.log_sum(user) }, task)
 }
 
 /// Takes a score apart.
 pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Explanation> {
-    match (task.0 as usize) < model.items.len() {
-        true if matches!(model.standing(task), Standing::Trained | Standing::Added) => {}
+    match (task.0 as usize) < model.items().len() {
+        true if model.standing(task).is_scored() => {}
         _ => {
             let hint = "it has no embedding that could be explained".to_owned();
             return Err(Error::UnknownTask { id: format!("number {}", task.0), hint });
         }
     }
-    let width = model.features.width();
+    let width = model.parts.features.width();
     if subject.x.len() != width {
         return Err(Error::Shape { what: "features per user", expected: width, found: subject.x.len() });
     }
-    let net = Net::read(&model.ratio)?;
-    let embeddings = model.ratio.embeddings()?;
-    let e: Vec<f64> = embeddings.row(task.0).iter().map(|v| f64::from(*v)).collect();
+    let ratio = model.ratio();
+    let net = Net::read(ratio)?;
+    let e: Vec<f64> = ratio.embedding(task.0).iter().map(|v| f64::from(*v)).collect();
     let average = average_user(model);
     // The map to embeddings puts the population at 0; random ones have their middle instead.
-    let middle = match &model.pre {
+    let middle = match model.pre_embedding() {
         Some(_) => vec![0.0; e.len()],
-        None => embeddings.centre().iter().map(|v| f64::from(*v)).collect(),
+        None => ratio.embeddings()?.centre().iter().map(|v| f64::from(*v)).collect(),
     };
     let from: Vec<f64> = average.iter().chain(&middle).copied().collect();
     let to: Vec<f64> = subject.x.iter().map(|v| f64::from(*v)).chain(e.iter().copied()).collect();
     let mut slopes = net.slopes_on_the_way(&from, &to);
     // On the way both sides of a product grow evenly, so each is credited with half of it.
-    let axes = model.ratio.products.axes();
+    let axes = ratio.products().axes();
     let (own, mut of_place) = (width - axes, 0.0);
-    for (i, p) in (own..width).zip(model.ratio.products.row(task.0)) {
+    for (i, p) in (own..width).zip(ratio.products().row(task.0)) {
         slopes[i] += 0.5 * f64::from(*p);
         of_place += 0.5 * f64::from(*p) * (from[i] + to[i]);
     }
     let credit = |i: usize| slopes[i] * (to[i] - from[i]);
 
-    let halves = model.ratio.halves_here(subject.x).normalised(vec![subject.log_sum]);
+    let mut halves = ratio.no_halves();
+    ratio.halves_into(subject.x, &mut halves);
     let mut score = [0.0];
-    model.ratio.familiarity(task, &halves, &mut score);
+    ratio.familiarity(task, &halves.normalised(vec![subject.log_sum]), &mut score);
     let of_user: f64 = (0..width).map(credit).sum();
     let of_item: f64 = of_place + (width..to.len()).map(credit).sum::<f64>();
 
-    let (features, seen, user_rest) = match &model.factors {
+    let (features, seen, user_rest) = match model.factors() {
         None => {
             let mut features: Vec<f64> = (0..own).map(credit).collect();
-            if let Some(found) = &model.standard.axes {
+            if let Some(found) = &model.standard().axes {
                 let along = found.credit(&from[..own], &to[..own], &slopes[own..width]);
                 features.iter_mut().zip(along).for_each(|(part, along)| *part += along);
             }
@@ -132,7 +136,7 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
             (features, Vec::new(), rest)
         }
         Some(factors) => {
-            let slope = |j: usize| slopes[j] * f64::from(model.standard.scale[j]);
+            let slope = |j: usize| slopes[j] * f64::from(model.standard().scale[j]);
             let shares = factors.shares(subject.seen);
             let part = |share: &[f64]| -> f64 { share.iter().enumerate().map(|(j, v)| slope(j) * v).sum() };
             let seen: Vec<(TaskId, f64)> = shares.iter().map(|(task, share)| (*task, part(share))).collect();
@@ -140,7 +144,7 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
             (Vec::new(), seen, rest)
         }
     };
-    let (seeds, item_rest) = match &model.pre {
+    let (seeds, item_rest) = match model.pre_embedding() {
         None => (Vec::new(), of_item),
         Some(pre) => {
             let seeds = by_seed(pre, &state(model, pre, task), &slopes[width..]);
@@ -161,24 +165,20 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
 }
 
 /// Items that stand near an item: cosine of the embeddings, the middle of all trained ones taken off, nearest first.
-pub fn nearest(model: &Model, task: TaskId, count: usize) -> Result<Vec<(TaskId, f32)>> {
-    let embeddings = model.ratio.embeddings()?;
-    let width = embeddings.width();
-    let mut centre = vec![0.0f32; width];
-    let trained = model.trained.iter().filter(|t| **t).count().max(1) as f32;
-    for t in (0..model.items.len() as u32).filter(|t| model.trained[*t as usize]) {
-        centre.iter_mut().zip(embeddings.row(t)).for_each(|(c, v)| *c += v / trained);
-    }
+pub fn nearest(model: &Model, task: TaskId, count: usize) -> Vec<(TaskId, f32)> {
+    let (ratio, centre) = (model.ratio(), model.parts.centre());
+    let own = ratio.embedding(task.0);
     let others = model.scored().into_iter().filter(|t| *t != task);
-    let mut near: Vec<(TaskId, f32)> = others.map(|t| (t, embeddings.cosine(task.0, t.0, &centre))).collect();
+    let mut near: Vec<(TaskId, f32)> =
+        others.map(|t| (t, cosine(own, ratio.embedding(t.0), centre))).collect();
     near.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     near.truncate(count);
-    Ok(near)
+    near
 }
 
 /// The mean of the reference sample of the population.
 fn average_user(model: &Model) -> Vec<f64> {
-    let x = &model.reference;
+    let x = model.reference();
     let mut mean = vec![0.0; x.width()];
     for row in x.values().chunks_exact(x.width()) {
         mean.iter_mut().zip(row).for_each(|(m, v)| *m += f64::from(*v) / x.len() as f64);
@@ -186,31 +186,33 @@ fn average_user(model: &Model) -> Vec<f64> {
     mean
 }
 
-/// What the item's first embedding was made of: sums over the users it was trained on, or over all that came later.
-fn state(model: &Model, pre: &PreEmbedding, task: TaskId) -> ItemState {
-    if let Some(state) = model.states.get(&task) {
-        return state.clone();
+/// What the item's first embedding was made of, mass and sums: of the users it was trained on, or of all that came later.
+fn state(model: &Model, pre: &PreEmbedding, task: TaskId) -> (f64, Vec<f64>) {
+    let width = pre.heads.width();
+    if let Some(state) = model.state(task) {
+        let mut sums = state.sums();
+        sums.truncate(width);
+        return (state.mass(), sums);
     }
-    let mut state = ItemState { mass: 0.0, sums: vec![0.0; pre.heads.width()] };
-    let Ok(rule) = model.manifest.settings.split() else { return state };
-    let (audience, trained) = (model.exposures.audience(task), model.trained_users());
-    let members: Vec<(u32, f32)> = (0..audience.instances.len())
-        .map(|i| (audience.instances[i], audience.weight(i)))
-        .filter(|(u, _)| (*u as usize) < trained && rule.part(model.users.name(*u)) == Part::Train)
-        .collect();
-    let rows = members.iter().flat_map(|(u, _)| model.features.row(*u)).copied().collect();
-    let Ok(x) = Instances::new(model.features.width(), rows) else { return state };
-    let trunk = pre.heads.trunk(&x);
-    for ((_, weight), row) in members.iter().zip(trunk.chunks_exact(pre.heads.width())) {
-        state.mass += f64::from(*weight);
-        state.sums.iter_mut().zip(row).for_each(|(s, h)| *s += f64::from(*weight) * f64::from(*h));
+    let (mut mass, mut sums) = (0.0, vec![0.0; width]);
+    let Ok(rule) = model.manifest().settings.split() else { return (mass, sums) };
+    let trained = model.trained_users();
+    let is_member =
+        |u: &u32| (*u as usize) < trained && rule.part(model.users().name(*u)) == Part::Train;
+    let members: Vec<(u32, f32)> =
+        model.seen().audience(task).map(|(u, e)| (u, e.weight)).filter(|(u, _)| is_member(u)).collect();
+    let rows = members.iter().flat_map(|(u, _)| model.features(*u)).copied().collect();
+    let Ok(x) = Instances::new(model.parts.features.width(), rows) else { return (mass, sums) };
+    for ((_, weight), row) in members.iter().zip(pre.heads.trunk(&x).chunks_exact(width)) {
+        mass += f64::from(*weight);
+        sums.iter_mut().zip(row).for_each(|(s, h)| *s += f64::from(*weight) * f64::from(*h));
     }
-    state
+    (mass, sums)
 }
 
 /// The credit of each seed task. With heads `W` and `G = WᵀW`, the embedding is `axes·G⁺·Wᵀ·r` for the centred mean
 /// responses `r = W·(h̄ - mean)`: the principal axes of the responses themselves.
-fn by_seed(pre: &PreEmbedding, state: &ItemState, slopes: &[f64]) -> Vec<(TaskId, f64)> {
+fn by_seed(pre: &PreEmbedding, (mass, sums): &(f64, Vec<f64>), slopes: &[f64]) -> Vec<(TaskId, f64)> {
     let n = pre.heads.width();
     let heads = pre.heads.heads();
     let mut gram = vec![0.0f64; n * n];
@@ -232,7 +234,7 @@ fn by_seed(pre: &PreEmbedding, state: &ItemState, slopes: &[f64]) -> Vec<(TaskId
             }
         }
     }
-    let centred = pre.projection.centred(state.mass, &state.sums);
+    let centred = pre.projection.centred(*mass, sums);
     let dot = |head: &[f32], v: &[f64]| -> f64 { head.iter().zip(v).map(|(h, v)| f64::from(*h) * v).sum() };
     let heads = heads.chunks_exact(n + 1).map(|head| &head[..n]);
     pre.seeds.iter().zip(heads).map(|(t, head)| (*t, dot(head, &worth) * dot(head, &centred))).collect()
@@ -258,13 +260,13 @@ const MOST_KINKS: usize = 100_000;
 
 impl Net {
     fn read(ratio: &Ratio) -> Result<Self> {
-        let parameters = ratio.net.parameters();
+        let parameters = ratio.theta();
         let get = |name: &str| -> Result<Vec<f64>> {
             let tensor = parameters.iter().find(|t| t.name == name);
             let tensor = tensor.ok_or_else(|| Error::config("tensor", format!("{name} is missing")))?;
             Ok(tensor.values.iter().map(|v| f64::from(*v)).collect())
         };
-        let count = ratio.net.mlp.shape().hidden.len();
+        let count = ratio.mlp().shape().hidden.len();
         let layers = (1..=count)
             .map(|l| Ok((get(&format!("layer{l}.weight"))?, get(&format!("layer{l}.bias"))?)))
             .collect::<Result<_>>()?;

@@ -18,7 +18,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::scorer::{Halves, Scorer};
+use crate::ask::{Ask, scorer};
 use crate::log::exposures::TaskId;
 use crate::log::ids::IdRef;
 use crate::log::split::name_hash;
@@ -88,6 +88,8 @@ pub struct Candidate {
     pub familiarity: Option<f32>,
     /// How often this very user saw it.
     pub times_seen: u32,
+    /// When last, in seconds since 1970; 0 where that never was or is not known.
+    pub last_seen: u32,
 }
 
 /// What gave an item its place.
@@ -229,12 +231,10 @@ pub fn list_key(user: IdRef<'_>, list: Option<IdRef<'_>>) -> [u64; 2] {
 /// A list to rerank.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The user's number among those of the scorer; `None` where nothing is known of the user.
+    /// The user's index; `None` where nothing is known of the user.
     pub user: Option<u32>,
     /// The items; `None` for one that the model does not know.
     pub tasks: &'a [Option<TaskId>],
-    /// How often the user saw each: the exact counter beside the model.
-    pub times_seen: &'a [u32],
     /// What the caller thinks of each.
     pub relevance: &'a [f64],
     /// See [`list_key`].
@@ -242,7 +242,7 @@ pub struct Request<'a> {
 }
 
 /// A list, reranked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reranked {
     /// What was known of each item, in the order of the request.
     pub candidates: Vec<Candidate>,
@@ -250,102 +250,112 @@ pub struct Reranked {
     pub places: Vec<Place>,
 }
 
-/// Reranks lists by a model.
+/// Memory that reranking goes through, to be used again and again.
 #[derive(Debug)]
-pub struct Reranker<'a> {
-    scorer: &'a Scorer<'a>,
-    config: RerankConfig,
-    tasks: Halves,
-    /// Which items have an embedding to score with.
-    scored: Vec<bool>,
-    /// Directions of the embeddings seen from their centre, of length 1; of length 0 for items that have none,
-    /// and in one more row for those that are not known.
+pub struct Workspace {
+    scorer: scorer::Workspace,
+    tasks: Vec<TaskId>,
+    familiarity: Vec<f32>,
     directions: Vec<f32>,
-    width: usize,
 }
 
-impl<'a> Reranker<'a> {
-    /// Ready to rerank lists of the scorer's users.
-    pub fn new(scorer: &'a Scorer<'a>, config: RerankConfig) -> Result<Self> {
-        config.check()?;
-        let model = scorer.model();
-        let embeddings = model.ratio.embeddings()?;
-        let (centre, width) = (embeddings.centre(), embeddings.width());
-        let mut directions = Vec::with_capacity(embeddings.values().len());
-        let mut scored = vec![false; model.items.len()];
-        model.scored().iter().for_each(|t| scored[t.0 as usize] = true);
-        for (t, scored) in (0u32..).zip(&scored) {
-            let from_centre = embeddings.row(t).iter().zip(&centre).map(|(v, c)| v - c);
-            let length = from_centre.clone().map(|v| v * v).sum::<f32>().sqrt();
-            let scale = if *scored && length > 0.0 { 1.0 / length } else { 0.0 };
-            directions.extend(from_centre.map(|v| v * scale));
-        }
-        directions.extend(std::iter::repeat_n(0.0, width));
-        Ok(Self { tasks: model.ratio.task_halves(), scorer, config, scored, directions, width })
+impl Ask {
+    /// Memory for [`Ask::rerank_in`].
+    pub fn rerank_workspace(&self) -> Workspace {
+        let scorer = self.scorer.workspace();
+        Workspace { scorer, tasks: Vec::new(), familiarity: Vec::new(), directions: Vec::new() }
     }
 
-    /// Reranks lists, each by itself.
-    pub fn rerank(&self, requests: &[Request<'_>]) -> Result<Vec<Reranked>> {
-        let lists = requests.par_iter().map_init(
-            || self.scorer.model().ratio.workspace(),
-            |workspace, request| {
-                let Request { tasks, relevance, .. } = request;
-                if request.times_seen.len() != tasks.len() {
-                    let (expected, found) = (tasks.len(), request.times_seen.len());
-                    return Err(Error::Shape { what: "counts of a list", expected, found });
-                }
-                if relevance.len() != tasks.len() {
-                    let (expected, found) = (tasks.len(), relevance.len());
-                    return Err(Error::Shape { what: "relevances of a list", expected, found });
-                }
-                if let Some(bad) = relevance.iter().find(|r| !r.is_finite()) {
-                    return Err(Error::config("relevance", format!("must be a finite number, found {bad}")));
-                }
-                let candidates = self.candidates(workspace, request);
-                let directions: Vec<f32> = match self.config.method {
-                    Method::Fresh => Vec::new(),
-                    Method::Mmr => tasks.iter().flat_map(|t| self.direction(*t)).copied().collect(),
-                };
-                let mut lots = Rng::at(self.config.seed, Purpose::Explore, request.key);
-                let places = self.config.order(&candidates, |a, b| self.cosine(&directions, a, b), &mut lots);
-                Ok(Reranked { candidates, places })
-            },
-        );
-        lists.collect()
-    }
-
-    /// 1 minus the cosine of two items' embeddings: 0 for alike, 1 for unrelated, 2 for opposite ones.
-    pub fn distance(&self, a: Option<TaskId>, b: Option<TaskId>) -> f64 {
-        let dot = self.direction(a).iter().zip(self.direction(b)).map(|(a, b)| a * b).sum::<f32>();
-        1.0 - f64::from(dot)
-    }
-
-    fn candidates(
+    /// Reranks a list of items with a relevance each.
+    pub fn rerank(
         &self,
-        workspace: &mut crate::ask::scorer::Workspace,
+        user: IdRef<'_>,
+        items: &[(IdRef<'_>, f64)],
+        config: &RerankConfig,
+    ) -> Result<Reranked> {
+        config.check()?;
+        let tasks: Vec<Option<TaskId>> =
+            items.iter().map(|(item, _)| self.model().items().get(*item).map(TaskId)).collect();
+        let relevance: Vec<f64> = items.iter().map(|(_, relevance)| *relevance).collect();
+        let (user, key) = (self.users().find(user), list_key(user, None));
+        let request = Request { user, tasks: &tasks, relevance: &relevance, key };
+        self.rerank_in(&mut self.rerank_workspace(), &request, config)
+    }
+
+    /// Reranks many lists, each by itself.
+    pub fn rerank_all(&self, requests: &[Request<'_>], config: &RerankConfig) -> Result<Vec<Reranked>> {
+        config.check()?;
+        let lists = requests.par_iter();
+        let one = |work: &mut Workspace, request| self.rerank_in(work, request, config);
+        lists.map_init(|| self.rerank_workspace(), one).collect()
+    }
+
+    /// Reranks one list of indices.
+    pub fn rerank_in(
+        &self,
+        work: &mut Workspace,
         request: &Request<'_>,
-    ) -> Vec<Candidate> {
-        let scored = |t: &TaskId| self.scored[t.0 as usize];
-        let known: Vec<u32> = request.tasks.iter().flatten().filter(|t| scored(t)).map(|t| t.0).collect();
-        let scores =
-            request.user.map(|user| self.scorer.familiarity_of(workspace, user, &self.tasks, &known));
-        let mut scores = scores.into_iter().flatten();
-        let candidate = |((task, relevance), times_seen): ((&Option<TaskId>, &f64), &u32)| Candidate {
-            relevance: *relevance,
-            familiarity: task.filter(scored).and_then(|_| scores.next()),
-            times_seen: *times_seen,
+        config: &RerankConfig,
+    ) -> Result<Reranked> {
+        let Request { tasks, relevance, .. } = request;
+        if relevance.len() != tasks.len() {
+            let (expected, found) = (tasks.len(), relevance.len());
+            return Err(Error::Shape { what: "relevances of a list", expected, found });
+        }
+        if let Some(bad) = relevance.iter().find(|r| !r.is_finite()) {
+            return Err(Error::config("relevance", format!("must be a finite number, found {bad}")));
+        }
+        let candidates = self.candidates(work, request);
+        let width = match config.method {
+            Method::Fresh => 0,
+            Method::Mmr => self.directions(tasks.iter().copied(), &mut work.directions),
         };
-        request.tasks.iter().zip(request.relevance).zip(request.times_seen).map(candidate).collect()
+        let row = |i: usize| &work.directions[i * width..][..width];
+        let cosine = |a: usize, b: usize| row(a).iter().zip(row(b)).map(|(a, b)| a * b).sum();
+        let mut lots = Rng::at(config.seed, Purpose::Explore, request.key);
+        let places = config.order(&candidates, cosine, &mut lots);
+        Ok(Reranked { candidates, places })
     }
 
-    fn direction(&self, task: Option<TaskId>) -> &[f32] {
-        let row = task.map_or(self.scored.len(), |task| task.0 as usize);
-        &self.directions[row * self.width..][..self.width]
+    /// Directions of items' embeddings seen from the middle of all, of length 1, or 0 where there is none: how many numbers
+    /// each has. The product of two is the cosine between them.
+    pub fn directions(&self, tasks: impl Iterator<Item = Option<TaskId>>, out: &mut Vec<f32>) -> usize {
+        let (model, centre) = (self.model(), self.model().parts.centre());
+        out.clear();
+        for task in tasks {
+            let start = out.len();
+            out.resize(start + centre.len(), 0.0);
+            let Some(task) = task.filter(|t| model.standing(*t).is_scored()) else { continue };
+            let row = &mut out[start..];
+            let embedding = model.ratio().embedding(task.0);
+            row.iter_mut().zip(embedding.iter().zip(centre)).for_each(|(to, (v, c))| *to = v - c);
+            let length = row.iter().map(|v| v * v).sum::<f32>().sqrt();
+            let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
+            row.iter_mut().for_each(|v| *v *= scale);
+        }
+        centre.len()
     }
 
-    fn cosine(&self, directions: &[f32], a: usize, b: usize) -> f32 {
-        let row = |i: usize| &directions[i * self.width..][..self.width];
-        row(a).iter().zip(row(b)).map(|(a, b)| a * b).sum()
+    fn candidates(&self, work: &mut Workspace, request: &Request<'_>) -> Vec<Candidate> {
+        let scored = |t: &TaskId| self.model().standing(*t).is_scored();
+        let by = request.user.and_then(|user| self.users().by(user));
+        work.tasks.clear();
+        work.familiarity.clear();
+        if let Some(user) = request.user {
+            work.tasks.extend(request.tasks.iter().flatten().copied().filter(scored));
+            self.scorer.familiarity_of(&mut work.scorer, user, &work.tasks, &mut work.familiarity);
+        }
+        let mut familiarity = work.familiarity.iter().copied();
+        let candidate = |(task, relevance): (&Option<TaskId>, &f64)| {
+            let exposure = task.and_then(|task| by.as_ref()?.get(task));
+            Candidate {
+                relevance: *relevance,
+                familiarity: task.filter(scored).and_then(|_| familiarity.next()),
+                times_seen: exposure.map_or(0, |e| e.count),
+                last_seen: exposure.map_or(0, |e| e.last),
+            }
+        };
+        request.tasks.iter().zip(request.relevance).map(candidate).collect()
     }
 }
 
@@ -360,6 +370,7 @@ mod tests {
             relevance: *relevance,
             familiarity: *familiarity,
             times_seen: *times_seen,
+            last_seen: 0,
         };
         rows.iter().map(candidate).collect()
     }

@@ -3,12 +3,11 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Ask, Mode, Row, Status, find_item};
-use crate::Error;
-use crate::Result;
-use crate::ask::scorer::Verdict;
+use super::{Ask, Mode, Row, Status, Verdict, find_item};
+use crate::ask::scorer;
 use crate::log::exposures::TaskId;
 use crate::log::ids::{IdRef, Ids};
+use crate::{Error, Result};
 
 /// Scores held at once while the items of users are ranked.
 const RANKED: usize = 1 << 25;
@@ -41,13 +40,23 @@ struct Pair<'p> {
     item: Option<TaskId>,
 }
 
-impl<'a> Ask<'a> {
+/// Memory for [`Ask::score_user_into`]; after the first lists it is large enough for all.
+#[derive(Debug)]
+pub struct Workspace {
+    scorer: scorer::Workspace,
+    tasks: Vec<TaskId>,
+    /// Which row each of the tasks stands for.
+    rows: Vec<usize>,
+    familiarity: Vec<f32>,
+}
+
+impl Ask {
     /// A row for each (user, item) pair, in order. Unknown ids do not fail: the row's status says so.
     pub fn score<'p>(&self, pairs: &[(IdRef<'p>, IdRef<'p>)]) -> Result<Vec<Row<'p>>> {
-        let items = &self.model().items;
+        let items = self.model().items();
         let pair = |ids: &(IdRef<'p>, IdRef<'p>)| Pair {
             ids: *ids,
-            user: self.users.find(ids.0),
+            user: self.users().find(ids.0),
             item: items.get(ids.1).map(TaskId),
         };
         self.answer(&pairs.iter().map(pair).collect::<Vec<_>>())
@@ -64,9 +73,9 @@ impl<'a> Ask<'a> {
         pairs: &[(u32, u32)],
     ) -> Result<Vec<Row<'p>>> {
         let found_users: Vec<_> =
-            (0..users.len() as u32).map(|u| (users.name(u), self.users.find(users.name(u)))).collect();
+            (0..users.len() as u32).map(|u| (users.name(u), self.users().find(users.name(u)))).collect();
         let found_items: Vec<_> = (0..items.len() as u32)
-            .map(|i| (items.name(i), self.model().items.get(items.name(i)).map(TaskId)))
+            .map(|i| (items.name(i), self.model().items().get(items.name(i)).map(TaskId)))
             .collect();
         let outside = |what, list: &Ids, found: u32| Error::Shape {
             what,
@@ -81,12 +90,61 @@ impl<'a> Ask<'a> {
         self.answer(&pairs.iter().map(pair).collect::<Result<Vec<_>>>()?)
     }
 
+    /// Memory for [`Ask::score_user_into`], to be used again and again.
+    pub fn workspace(&self) -> Workspace {
+        let scorer = self.scorer.workspace();
+        Workspace { scorer, tasks: Vec::new(), rows: Vec::new(), familiarity: Vec::new() }
+    }
+
+    /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says, and no memory is taken once
+    /// `work` and `rows` have grown.
+    pub fn score_user_into<'p>(
+        &self,
+        work: &mut Workspace,
+        user: IdRef<'p>,
+        items: &[IdRef<'p>],
+        rows: &mut Vec<Row<'p>>,
+    ) {
+        let model = self.model();
+        let found = self.users().find(user);
+        let by = found.and_then(|user| self.users().by(user));
+        let Workspace { scorer, tasks, rows: places, familiarity } = work;
+        tasks.clear();
+        places.clear();
+        for item in items {
+            let task = model.items().get(*item).map(TaskId);
+            let status = Status::of(model, found, task);
+            let exposure = task.and_then(|task| by.as_ref()?.get(task));
+            let verdict = match status {
+                Status::NoExposure => Some(Verdict::POPULATION),
+                _ => None,
+            };
+            if let Some(task) = task.filter(|_| status.is_scored() && verdict.is_none()) {
+                tasks.push(task);
+                places.push(rows.len());
+            }
+            rows.push(Row {
+                user,
+                item: *item,
+                verdict,
+                times_seen: exposure.map_or(0, |e| e.count),
+                last_seen: exposure.and_then(|e| (e.last > 0).then_some(e.last)),
+                status,
+            });
+        }
+        let Some(user) = found.filter(|_| !tasks.is_empty()) else { return };
+        self.scorer.familiarity_of(scorer, user, tasks, familiarity);
+        for ((task, place), familiarity) in tasks.iter().zip(places).zip(familiarity) {
+            rows[*place].verdict = Some(Verdict::new(model, *task, *familiarity));
+        }
+    }
+
     /// A row for every user with an item, or for its first users.
-    pub fn score_item(&self, item: IdRef<'_>, first: Option<(Mode, usize)>) -> Result<Vec<Row<'a>>> {
+    pub fn score_item(&self, item: IdRef<'_>, first: Option<(Mode, usize)>) -> Result<Vec<Row<'_>>> {
         let item = find_item(self.model(), item)?;
-        let users = self.users.all();
+        let users = self.users().all();
         let Some((mode, number)) = first else {
-            let verdicts = self.scorer.task(item)?.verdicts(&users);
+            let verdicts = self.scorer.verdicts(item, &users)?;
             return Ok(users.iter().zip(verdicts).map(|(u, v)| self.row(*u, item, v)).collect());
         };
         self.first_users(item, &users, mode, number)
@@ -99,30 +157,31 @@ impl<'a> Ask<'a> {
         users: &[u32],
         mode: Mode,
         number: usize,
-    ) -> Result<Vec<Row<'a>>> {
-        let verdicts = self.scorer.task(item)?.verdicts(users);
+    ) -> Result<Vec<Row<'_>>> {
+        let verdicts = self.scorer.verdicts(item, users)?;
         let mut found: Vec<(u32, Verdict)> = users.iter().copied().zip(verdicts).collect();
         mode.first(&mut found, number, |(user, verdict)| (verdict.familiarity, *user));
         Ok(found.into_iter().map(|(user, verdict)| self.row(user, item, verdict)).collect())
     }
 
     /// The top items of every user, handed over some users at a time: how many, and their rows.
-    pub fn each_top_items<E: From<Error>>(
-        &self,
+    pub fn each_top_items<'a, E: From<Error>>(
+        &'a self,
         top: &Top,
         mut take: impl FnMut(usize, Vec<Row<'a>>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.scorer.prepare()?;
         let items = self.model().scored();
-        for block in self.users.all().chunks((RANKED / items.len().max(1)).clamp(16, 1024)) {
+        for block in self.users().all().chunks((RANKED / items.len().max(1)).clamp(16, 1024)) {
             take(block.len(), self.top_items(&items, block, top)?)?;
         }
         Ok(())
     }
 
-    fn top_items(&self, items: &[TaskId], users: &[u32], top: &Top) -> Result<Vec<Row<'a>>> {
+    fn top_items(&self, items: &[TaskId], users: &[u32], top: &Top) -> Result<Vec<Row<'_>>> {
         let popularity: Vec<f32> = match top.order {
             Order::Familiarity => vec![0.0; items.len()],
-            Order::Propensity => items.iter().map(|i| self.shares[i.0 as usize].ln() as f32).collect(),
+            Order::Propensity => self.log_shares(items),
         };
         let matrix = self.scorer.matrix(items, users);
         // Of each user the first (index among the items, familiarity), best first.
@@ -138,11 +197,11 @@ impl<'a> Ask<'a> {
         let rows = users.par_iter().zip(firsts).map(|(user, first)| {
             let row = |(i, familiarity): (u32, f32)| {
                 let item = items[i as usize];
-                Ok(self.row(*user, item, self.scorer.task(item)?.verdict(familiarity)))
+                self.row(*user, item, Verdict::new(self.model(), item, familiarity))
             };
-            first.into_iter().map(row).collect::<Result<Vec<_>>>()
+            first.into_iter().map(row).collect::<Vec<_>>()
         });
-        Ok(rows.collect::<Result<Vec<_>>>()?.concat())
+        Ok(rows.collect::<Vec<_>>().concat())
     }
 
     fn answer<'p>(&self, pairs: &[Pair<'p>]) -> Result<Vec<Row<'p>>> {
@@ -151,7 +210,7 @@ impl<'a> Ask<'a> {
             let (times_seen, last_seen) = both.map_or((0, None), |(user, item)| self.seen(user, item));
             let status = Status::of(self.model(), pair.user, pair.item);
             let (user, item) = pair.ids;
-            Row { user, item, verdict: None, propensity: None, times_seen, last_seen, status }
+            Row { user, item, verdict: None, times_seen, last_seen, status }
         };
         let mut rows: Vec<Row<'p>> = pairs.par_iter().map(row).collect();
         // One item at a time: what it brings to the net is worked out once.
@@ -163,16 +222,18 @@ impl<'a> Ask<'a> {
         let verdicts: Vec<Vec<Verdict>> = groups
             .par_iter()
             .map_init(
-                || self.scorer.workspace(),
-                |work, group| {
-                    let users: Vec<u32> = group.iter().map(|(_, user, _)| *user).collect();
-                    Ok(self.scorer.task(group[0].0)?.verdicts_in(work, &users))
+                || (self.scorer.workspace(), Vec::new()),
+                |(work, users), group| {
+                    users.clear();
+                    users.extend(group.iter().map(|(_, user, _)| *user));
+                    let mut verdicts = Vec::with_capacity(users.len());
+                    self.scorer.verdicts_into(work, group[0].0, users, &mut verdicts)?;
+                    Ok(verdicts)
                 },
             )
             .collect::<Result<_>>()?;
-        for ((item, _, i), verdict) in order.iter().zip(verdicts.into_iter().flatten()) {
+        for ((_, _, i), verdict) in order.iter().zip(verdicts.into_iter().flatten()) {
             rows[*i].verdict = Some(verdict);
-            rows[*i].propensity = self.propensity(*item, verdict.familiarity);
         }
         Ok(rows)
     }

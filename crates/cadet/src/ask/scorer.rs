@@ -1,259 +1,16 @@
-//! Model + item + users → familiarity, quantile, p-value.
-//!
-//! The first layer is split: what a user brings to it is worked out once per user ([`Scorer::new`]), what an
-//! item brings once per item ([`Scorer::task`]).
+//! Model + item + users → familiarity, quantile, p-value; by indices, which [`crate::ask::Ask`] finds for ids.
+
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
 use crate::ask::users::Users;
-use crate::judge::calibrate::{self, Basis};
-use crate::kernels::{Kernel, add_products};
-use crate::learn::ratio::Ratio;
+use crate::judge::calibrate;
+use crate::learn::normalise::Describe;
+use crate::learn::scores::Halves;
 use crate::log::exposures::TaskId;
-use crate::log::instances::Instances;
 use crate::model::{Model, Standing};
 use crate::{Error, Result};
-
-/// What users bring to the first layer, one row each, and what is taken off their scores.
-#[derive(Debug, Clone)]
-pub struct Halves {
-    rows: Vec<f32>,
-    width: usize,
-    /// Where each stands on the axes, padded; empty where there are none.
-    axes: Vec<f32>,
-    /// `log Σ m·e^f` of each; empty where scores are taken as they are.
-    log_sums: Vec<f32>,
-}
-
-/// Memory that scoring one user's lists goes through.
-#[derive(Debug)]
-pub struct Workspace {
-    scratch: crate::kernels::Scratch,
-    rows: Vec<f32>,
-    axes: Vec<f32>,
-}
-
-impl Halves {
-    /// How many users.
-    pub fn len(&self) -> usize {
-        self.rows.len() / self.width
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// The rows of some users.
-    pub fn select(&self, users: &[u32]) -> Halves {
-        let log_sums = match self.log_sums.is_empty() {
-            true => Vec::new(),
-            false => users.iter().map(|u| self.log_sums[*u as usize]).collect(),
-        };
-        Halves {
-            rows: users.iter().flat_map(|u| self.row(*u)).copied().collect(),
-            width: self.width,
-            axes: users.iter().flat_map(|u| self.axes(*u)).copied().collect(),
-            log_sums,
-        }
-    }
-
-    /// With what is taken off each user's scores.
-    ///
-    /// # Panics
-    /// If there is not one number for each user.
-    pub fn normalised(mut self, log_sums: Vec<f32>) -> Self {
-        assert!(log_sums.is_empty() || log_sums.len() == self.len());
-        self.log_sums = log_sums;
-        self
-    }
-
-    /// What is taken off a user's scores.
-    fn log_sum(&self, user: u32) -> f32 {
-        self.log_sums.get(user as usize).copied().unwrap_or(0.0)
-    }
-
-    fn row(&self, user: u32) -> &[f32] {
-        &self.rows[user as usize * self.width..][..self.width]
-    }
-
-    fn axes(&self, user: u32) -> &[f32] {
-        let stride = self.axes.len() / self.len().max(1);
-        &self.axes[user as usize * stride..][..stride]
-    }
-}
-
-impl Ratio {
-    /// What these instances bring to the first layer.
-    pub fn halves(&self, x: &Instances) -> Result<Halves> {
-        const BLOCK: usize = 1024;
-        let net = &self.net.mlp;
-        if x.width() != net.shape().features {
-            return Err(Error::Shape {
-                what: "features per user",
-                expected: net.shape().features,
-                found: x.width(),
-            });
-        }
-        let width = net.first_width();
-        let mut rows = vec![0.0; x.len() * width];
-        let blocks = x.values().par_chunks(BLOCK * x.width()).zip(rows.par_chunks_mut(BLOCK * width));
-        blocks.for_each_init(Vec::new, |halves, (x, out)| {
-            net.instance_halves(self.net.kernel(), x, halves);
-            out.copy_from_slice(halves);
-        });
-        let axes = self.products.of_instances(x.width(), x.values());
-        Ok(Halves { rows, width, axes, log_sums: Vec::new() })
-    }
-
-    /// The same for a few rows of features, on this thread.
-    pub(crate) fn halves_here(&self, rows: &[f32]) -> Halves {
-        let net = &self.net.mlp;
-        let mut halves = Vec::new();
-        net.instance_halves(self.net.kernel(), rows, &mut halves);
-        let axes = self.products.of_instances(net.shape().features, rows);
-        Halves { rows: halves, width: net.first_width(), axes, log_sums: Vec::new() }
-    }
-
-    /// The familiarity of each of these users with a task.
-    ///
-    /// # Panics
-    /// If the task is not one of the model's, or `out` has another length than `halves`.
-    pub fn familiarity(&self, task: TaskId, halves: &Halves, out: &mut [f32]) {
-        let mut scratch = self.net.mlp.scratch();
-        self.familiarity_with(&mut scratch, task, halves, out);
-    }
-
-    /// The familiarity of these users with a task, ascending: what quantiles are taken in.
-    ///
-    /// # Panics
-    /// If the task is not one of the model's.
-    pub fn sorted_familiarity(&self, task: TaskId, halves: &Halves) -> Vec<f32> {
-        let mut scores = vec![0.0; halves.len()];
-        self.familiarity(task, halves, &mut scores);
-        scores.sort_unstable_by(f32::total_cmp);
-        scores
-    }
-
-    /// [`Ratio::familiarity`] in memory that is used again and again.
-    pub(crate) fn familiarity_in(
-        &self,
-        work: &mut Workspace,
-        task: TaskId,
-        halves: &Halves,
-        out: &mut [f32],
-    ) {
-        self.familiarity_with(&mut work.scratch, task, halves, out);
-    }
-
-    fn familiarity_with(
-        &self,
-        scratch: &mut crate::kernels::Scratch,
-        task: TaskId,
-        halves: &Halves,
-        out: &mut [f32],
-    ) {
-        let row = self.net.row(task.0);
-        let half = self.net.mlp.task_half(self.net.kernel(), row);
-        self.net.mlp.responses(self.net.kernel(), &halves.rows, &half, row, scratch, out);
-        if self.products.axes() > 0 {
-            add_products(self.net.kernel(), &halves.axes, self.products.row(task.0), out);
-        }
-        out.iter_mut().zip(&halves.log_sums).for_each(|(f, log_sum)| *f -= log_sum);
-    }
-
-    /// The familiarity of any of these instances with any task, on demand.
-    pub fn scores(&self, x: &Instances) -> Result<impl Fn(TaskId, &[u32]) -> Vec<f32> + Sync + use<'_>> {
-        let halves = self.halves(x)?;
-        Ok(move |task: TaskId, instances: &[u32]| {
-            let mut out = vec![0.0; instances.len()];
-            self.familiarity(task, &halves.select(instances), &mut out);
-            out
-        })
-    }
-
-    /// The familiarity of every user with every one of these tasks, a row per task.
-    pub fn matrix(&self, tasks: &[TaskId], halves: &Halves) -> Vec<f32> {
-        let mut out = vec![0.0; tasks.len() * halves.len()];
-        let rows = out.par_chunks_mut(halves.len().max(1)).zip(tasks);
-        rows.for_each_init(
-            || self.net.mlp.scratch(),
-            |scratch, (out, task)| self.familiarity_with(scratch, *task, halves, out),
-        );
-        out
-    }
-
-    /// What every task brings to the first layer, its bias included.
-    pub fn task_halves(&self) -> Halves {
-        let net = &self.net.mlp;
-        let width = net.first_width();
-        let mut rows = vec![0.0; self.net.task_count() * width];
-        rows.par_chunks_mut(width).enumerate().for_each(|(t, out)| {
-            out.copy_from_slice(&net.task_half(self.net.kernel(), self.net.row(t as u32)));
-        });
-        let axes = (0..self.net.task_count() as u32).flat_map(|t| self.products.row(t)).copied();
-        let axes = if self.products.axes() > 0 { axes.collect() } else { Vec::new() };
-        Halves { rows, width, axes, log_sums: Vec::new() }
-    }
-
-    /// Memory for [`Ratio::familiarity_of`], to be used again and again.
-    pub fn workspace(&self) -> Workspace {
-        Workspace { scratch: self.net.mlp.scratch(), rows: Vec::new(), axes: Vec::new() }
-    }
-
-    /// The familiarity of one user with some tasks, down to the last bit what [`Ratio::familiarity`] says: the first
-    /// layer adds the two halves, so a list of tasks can stand where a list of users does.
-    ///
-    /// # Panics
-    /// If a number is out of range.
-    pub fn familiarity_of(
-        &self,
-        workspace: &mut Workspace,
-        users: &Halves,
-        user: u32,
-        tasks: &Halves,
-        wanted: &[u32],
-    ) -> Vec<f32> {
-        let Workspace { scratch, rows, axes } = workspace;
-        rows.clear();
-        axes.clear();
-        wanted.iter().for_each(|t| rows.extend_from_slice(tasks.row(*t)));
-        wanted.iter().for_each(|t| axes.extend_from_slice(tasks.axes(*t)));
-        let mut out = vec![0.0; wanted.len()];
-        if let Some(first) = wanted.first() {
-            let any = self.net.row(*first);
-            self.net.mlp.responses(self.net.kernel(), rows, users.row(user), any, scratch, &mut out);
-            add_products(self.net.kernel(), axes, users.axes(user), &mut out);
-        }
-        let log_sum = users.log_sum(user);
-        out.iter_mut().for_each(|f| *f -= log_sum);
-        out
-    }
-
-    /// The instructions that the kernels use.
-    pub fn kernel(&self) -> Kernel {
-        self.net.kernel()
-    }
-}
-
-/// Scores users for the items of a model.
-#[derive(Debug)]
-pub struct Scorer<'a> {
-    users: &'a Users<'a>,
-    halves: Halves,
-}
-
-/// One item, ready to score.
-#[derive(Debug)]
-pub struct TaskScorer<'a> {
-    scorer: &'a Scorer<'a>,
-    task: TaskId,
-    /// Whether nobody is known to have seen it: then its audience is taken for the population.
-    empty: bool,
-}
-
-/// What is said where an item's audience is taken for the population: everybody is as common in one as in the other.
-const POPULATION: Verdict = Verdict { familiarity: 0.0, quantile: 0.5, p_value: 1.0 };
 
 /// What is said about a (user, item) pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -266,139 +23,216 @@ pub struct Verdict {
     pub p_value: f32,
 }
 
-impl<'a> Scorer<'a> {
+impl Verdict {
+    /// What is said where an item's audience is taken for the population: everybody is as common in one as in the other.
+    pub(crate) const POPULATION: Verdict = Verdict { familiarity: 0.0, quantile: 0.5, p_value: 1.0 };
+
+    pub(crate) fn new(model: &Model, task: TaskId, familiarity: f32) -> Self {
+        let quantile = calibrate::quantile(model.knots(task), familiarity);
+        let p_value = model.calibrator().p_value(task.0, quantile);
+        Verdict { familiarity, quantile, p_value }
+    }
+}
+
+/// Memory that scoring goes through; after the first questions it is large enough for all.
+#[derive(Debug)]
+pub struct Workspace {
+    net: crate::learn::scores::Workspace,
+    /// Features of users, and of users for pairs they have seen.
+    rows: Vec<f32>,
+    pairs: Vec<f32>,
+    halves: Halves,
+    pair_halves: Halves,
+    indices: Vec<usize>,
+    found: Vec<f32>,
+    pub(super) familiarity: Vec<f32>,
+}
+
+/// Scores users for the items of a model.
+#[derive(Debug)]
+pub struct Scorer {
+    users: Users,
+    /// What all users bring to the net, once many items are asked about.
+    halves: OnceLock<Halves>,
+}
+
+impl Scorer {
     /// Ready to score these users.
-    pub fn new(users: &'a Users<'a>) -> Result<Self> {
-        Ok(Self { halves: users.halves()?, users })
+    pub fn new(users: Users) -> Self {
+        Self { users, halves: OnceLock::new() }
+    }
+
+    /// Who can be scored.
+    pub fn users(&self) -> &Users {
+        &self.users
     }
 
     /// The model that scores.
-    pub fn model(&self) -> &'a Model {
+    pub fn model(&self) -> &Model {
         self.users.model()
     }
 
-    /// Brings one item up.
-    pub fn task(&'a self, task: TaskId) -> Result<TaskScorer<'a>> {
-        let items = self.model().items.len();
-        if task.0 as usize >= items {
-            let hint = format!("the model has {items} items");
-            return Err(Error::UnknownTask { id: format!("number {}", task.0), hint });
+    /// Works out what all users bring to the net, for questions about many items: memory for a few dozen numbers a user.
+    pub fn prepare(&self) -> Result<()> {
+        if self.halves.get().is_none() {
+            // Another thread may have come first.
+            let _ = self.halves.set(self.users.all_halves()?);
         }
-        Ok(TaskScorer { scorer: self, task, empty: self.model().standing(task) == Standing::Empty })
+        Ok(())
+    }
+
+    /// Memory to score with, to be used again and again.
+    pub fn workspace(&self) -> Workspace {
+        let ratio = self.model().ratio();
+        Workspace {
+            net: ratio.workspace(),
+            rows: Vec::new(),
+            pairs: Vec::new(),
+            halves: ratio.no_halves(),
+            pair_halves: ratio.no_halves(),
+            indices: Vec::new(),
+            found: Vec::new(),
+            familiarity: Vec::new(),
+        }
+    }
+
+    fn check(&self, task: TaskId) -> Result<()> {
+        let items = self.model().items().len();
+        if (task.0 as usize) < items {
+            return Ok(());
+        }
+        let hint = format!("the model has {items} items");
+        Err(Error::UnknownTask { id: format!("number {}", task.0), hint })
+    }
+
+    /// Verdicts on some users for one item.
+    pub fn verdicts(&self, task: TaskId, users: &[u32]) -> Result<Vec<Verdict>> {
+        let mut out = Vec::with_capacity(users.len());
+        self.verdicts_into(&mut self.workspace(), task, users, &mut out)?;
+        Ok(out)
+    }
+
+    /// Adds verdicts on some users for one item.
+    pub fn verdicts_into(
+        &self,
+        work: &mut Workspace,
+        task: TaskId,
+        users: &[u32],
+        out: &mut Vec<Verdict>,
+    ) -> Result<()> {
+        self.check(task)?;
+        let model = self.model();
+        if model.standing(task) == Standing::Empty {
+            out.extend(std::iter::repeat_n(Verdict::POPULATION, users.len()));
+            return Ok(());
+        }
+        let mut familiarity = std::mem::take(&mut work.familiarity);
+        self.familiarity_into(work, task, users, &mut familiarity);
+        out.extend(familiarity.iter().map(|f| Verdict::new(model, task, *f)));
+        work.familiarity = familiarity;
+        Ok(())
     }
 
     /// The familiarity of some users with a task: those who have seen it are judged without that.
+    ///
+    /// # Panics
+    /// If an index is out of range.
     pub fn familiarity(&self, task: TaskId, users: &[u32]) -> Vec<f32> {
-        self.familiarity_in(&mut self.workspace(), task, users)
-    }
-
-    /// Memory for [`TaskScorer::verdicts_in`], to be used again and again.
-    pub fn workspace(&self) -> Workspace {
-        self.model().ratio.workspace()
-    }
-
-    fn familiarity_in(&self, work: &mut Workspace, task: TaskId, users: &[u32]) -> Vec<f32> {
-        let ratio = &self.model().ratio;
-        let mut out = vec![0.0; users.len()];
-        let everybody =
-            users.len() == self.halves.len() && users.iter().enumerate().all(|(i, u)| *u as usize == i);
-        match everybody {
-            true => ratio.familiarity_in(work, task, &self.halves, &mut out),
-            false => ratio.familiarity_in(work, task, &self.halves.select(users), &mut out),
-        }
-        // A user may be asked about twice: then each of the two rows is corrected on its own.
-        if users.is_sorted_by(|a, b| a < b) {
-            self.replace(task, self.users.rows_without(task, users).into_iter(), |i| users[i], &mut out);
-        } else {
-            let seen = |(i, u): (usize, &u32)| Some((i, self.users.for_pair(*u, task)?));
-            self.replace(task, users.iter().enumerate().filter_map(seen), |i| users[i], &mut out);
-        }
+        let mut out = Vec::new();
+        self.familiarity_into(&mut self.workspace(), task, users, &mut out);
         out
     }
 
-    /// Puts the scores of rows that were made for the pair where they belong.
-    fn replace(
-        &self,
-        task: TaskId,
-        rows: impl Iterator<Item = (usize, Vec<f32>)>,
-        user: impl Fn(usize) -> u32,
-        out: &mut [f32],
-    ) {
-        let (mut indices, mut features, mut log_sums) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, row) in rows {
-            indices.push(i);
-            features.extend(row);
-            log_sums.push(self.halves.log_sum(user(i)));
+    fn familiarity_into(&self, work: &mut Workspace, task: TaskId, users: &[u32], out: &mut Vec<f32>) {
+        /// Users scored together: what they bring to the net fits a core's own cache.
+        const BLOCK: usize = 1024;
+        let ratio = self.model().ratio();
+        out.clear();
+        out.resize(users.len(), 0.0);
+        let all = self.halves.get();
+        if let Some(all) = all.filter(|all| all.len() == users.len())
+            && users.iter().enumerate().all(|(i, u)| *u as usize == i)
+        {
+            ratio.familiarity_in(&mut work.net, task, all, out);
+        } else {
+            for (users, out) in users.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+                match all {
+                    Some(all) => all.select_into(users, &mut work.halves),
+                    None => self.users.halves_into(users, &mut work.rows, &mut work.halves),
+                }
+                ratio.familiarity_in(&mut work.net, task, &work.halves, out);
+            }
         }
+        let Workspace { indices, pairs, .. } = work;
+        // A user may be asked about twice: then each of the two rows is corrected on its own.
+        if users.is_sorted_by(|a, b| a < b) {
+            self.users.rows_without(task, users, indices, pairs);
+        } else {
+            let (mut row, width) = (Vec::new(), self.model().parts.features.width());
+            indices.clear();
+            pairs.clear();
+            for (i, user) in users.iter().enumerate() {
+                if self.users.for_pair(*user, task, &mut row) {
+                    debug_assert_eq!(row.len(), width);
+                    indices.push(i);
+                    pairs.extend_from_slice(&row);
+                }
+            }
+        }
+        self.replace(work, task, |i| users[i], out);
+    }
+
+    /// Puts the scores of rows that were made for pairs where they belong.
+    fn replace(&self, work: &mut Workspace, task: TaskId, user: impl Fn(usize) -> u32, out: &mut [f32]) {
+        let Workspace { net, pairs, pair_halves, indices, found, .. } = work;
         if indices.is_empty() {
             return;
         }
-        let ratio = &self.model().ratio;
-        let mut found = vec![0.0; indices.len()];
-        ratio.familiarity(task, &ratio.halves_here(&features).normalised(log_sums), &mut found);
-        indices.into_iter().zip(found).for_each(|(i, f)| out[i] = f);
+        let ratio = self.model().ratio();
+        ratio.halves_into(pairs, pair_halves);
+        if self.model().is_normalised() {
+            pair_halves.log_sums_mut().extend(indices.iter().map(|i| self.users.log_sum(user(*i))));
+        }
+        found.clear();
+        found.resize(indices.len(), 0.0);
+        ratio.familiarity_in(net, task, pair_halves, found);
+        indices.iter().zip(found).for_each(|(i, f)| out[*i] = *f);
     }
 
     /// The familiarity of one user with some tasks, down to the last bit what [`Scorer::familiarity`] says.
-    pub fn familiarity_of(
-        &self,
-        work: &mut Workspace,
-        user: u32,
-        tasks: &Halves,
-        wanted: &[u32],
-    ) -> Vec<f32> {
-        let mut out = self.model().ratio.familiarity_of(work, &self.halves, user, tasks, wanted);
-        for (i, task) in wanted.iter().enumerate() {
-            if let Some(row) = self.users.for_pair(user, TaskId(*task)) {
-                self.replace(TaskId(*task), [(0, row)].into_iter(), |_| user, &mut out[i..=i]);
+    ///
+    /// # Panics
+    /// If an index is out of range.
+    pub fn familiarity_of(&self, work: &mut Workspace, user: u32, tasks: &[TaskId], out: &mut Vec<f32>) {
+        let ratio = self.model().ratio();
+        self.users.halves_into(&[user], &mut work.rows, &mut work.halves);
+        ratio.familiarity_of(&mut work.net, &work.halves, tasks.iter().copied(), out);
+        if self.users.mass(user).is_none() {
+            return;
+        }
+        let Some(by) = self.users.by(user) else { return };
+        for (i, task) in tasks.iter().enumerate() {
+            let Some(exposure) = by.get(*task) else { continue };
+            work.pairs.clear();
+            if self.users.without(user, *task, exposure.weight, &mut work.pairs) {
+                work.indices.clear();
+                work.indices.push(0);
+                self.replace(work, *task, |_| user, &mut out[i..=i]);
             }
         }
-        out
     }
 
     /// The familiarity of every one of some users with every one of some tasks, task after task.
     pub fn matrix(&self, tasks: &[TaskId], users: &[u32]) -> Vec<f32> {
         let mut out = vec![0.0; tasks.len() * users.len()];
         let rows = out.par_chunks_mut(users.len().max(1)).zip(tasks);
-        rows.for_each(|(out, task)| out.copy_from_slice(&self.familiarity(*task, users)));
+        rows.for_each_init(
+            || (self.workspace(), Vec::new()),
+            |(work, found), (out, task)| {
+                self.familiarity_into(work, *task, users, found);
+                out.copy_from_slice(found);
+            },
+        );
         out
-    }
-}
-
-impl TaskScorer<'_> {
-    /// Verdicts for users.
-    pub fn verdicts(&self, users: &[u32]) -> Vec<Verdict> {
-        self.verdicts_in(&mut self.scorer.workspace(), users)
-    }
-
-    /// [`TaskScorer::verdicts`] in memory that is used again and again.
-    pub fn verdicts_in(&self, work: &mut Workspace, users: &[u32]) -> Vec<Verdict> {
-        if self.empty {
-            return vec![POPULATION; users.len()];
-        }
-        self.scorer.familiarity_in(work, self.task, users).into_iter().map(|f| self.verdict(f)).collect()
-    }
-
-    /// The verdict on a familiarity.
-    pub fn verdict(&self, familiarity: f32) -> Verdict {
-        let model = self.scorer.model();
-        let quantile = calibrate::quantile(model.knots(self.task), familiarity);
-        let p_value = model.calibrator.p_value(self.task.0, quantile);
-        Verdict { familiarity, quantile, p_value }
-    }
-
-    /// What p-values of this item rest on.
-    pub fn basis(&self) -> Basis {
-        self.scorer.model().calibrator.basis(self.task.0)
-    }
-
-    /// The smallest p-value that there can be.
-    pub fn smallest(&self) -> f32 {
-        self.scorer.model().calibrator.smallest(self.task.0)
-    }
-
-    /// How many members they rest on.
-    pub fn members(&self) -> usize {
-        self.scorer.model().calibrator.members(self.task.0)
     }
 }

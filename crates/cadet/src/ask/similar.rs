@@ -33,10 +33,10 @@ pub struct Near<'a> {
 pub fn similar<'a>(model: &'a Model, item: IdRef<'_>, number: usize) -> Result<Similar<'a>> {
     refuse_without_signal(model, item)?;
     let item = find_scored(model, item)?;
-    let near = nearest(model, item, number)?.into_iter().map(|(other, cosine)| Near {
-        item: model.items.name(other.0),
+    let near = nearest(model, item, number).into_iter().map(|(other, cosine)| Near {
+        item: model.items().name(other.0),
         cosine,
-        users: model.exposures.audience(other).instances.len() as u32,
+        users: model.seen().audience_size(other) as u32,
     });
-    Ok(Similar { item: model.items.name(item.0), near: near.collect() })
+    Ok(Similar { item: model.items().name(item.0), near: near.collect() })
 }

@@ -4,7 +4,9 @@ mod calibration;
 mod future;
 mod study;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use imbl::OrdMap;
 
 use crate::judge::calibrate::Calibrator;
 use crate::judge::verdict::Judgement;
@@ -14,7 +16,11 @@ use crate::learn::trainer::{self, End, History, Progress, Watch};
 use crate::log::Log;
 use crate::log::instances::Instances;
 use crate::log::split::{self, SplitRule};
-use crate::model::{DataInfo, FORMAT, Manifest, Model, TrainInfo, VERSION};
+use crate::log::exposures::TaskId;
+use crate::model::rows::Rows;
+use crate::model::{
+    DataInfo, FORMAT, LogSums, Manifest, Model, Parts, TrainInfo, VERSION, no_knots,
+};
 use crate::settings::Settings;
 use crate::{Error, Result};
 use calibration::calibrate;
@@ -163,78 +169,83 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     };
     let Study { views, mut standard, factors, trained, .. } = study;
     standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);
-    let mut model = Model {
-        manifest,
-        users,
-        items,
-        titles: Vec::new(),
-        trained,
-        exposures,
-        features,
-        mass,
-        log_sums,
-        standard,
-        factors,
+    let masses: Vec<f64> = (0..items.len() as u32).map(|t| exposures.mass(TaskId(t))).collect();
+    let width = features.width();
+    let mut model = Model::new(Parts {
+        manifest: Arc::new(manifest),
+        knots: no_knots(items.len()),
+        calibrator: Calibrator::without_members(items.len()),
+        users: users.into(),
+        items: items.into(),
+        titles: Arc::default(),
+        trained: Arc::new(trained),
+        seen: exposures.into(),
+        trained_masses: Arc::new(masses),
+        features: Rows::new(width, features.values()),
+        mass: (!mass.is_empty()).then(|| Rows::new(1, &mass)),
+        log_sums: settings.adds_up().then(|| LogSums::from(log_sums)),
+        standard: Arc::new(standard),
+        factors: factors.map(Arc::new),
         ratio: nets.ratio,
-        pre: nets.pre,
-        reference: Instances::default(),
-        reference_log_sums: Vec::new(),
-        knots: Vec::new(),
-        calibrator: Calibrator::default(),
-        states: BTreeMap::new(),
-        events,
-    };
-    calibrate(&mut model, &views)?;
+        pre: nets.pre.map(Arc::new),
+        reference: Arc::default(),
+        states: OrdMap::new(),
+        events: events.into(),
+        derived: Arc::default(),
+    })?;
+    model = calibrate(model, &views, None)?;
     if settings.refit && model.has_signal() && !interrupted {
         watch.stage(Stage::Refit);
-        refit(&mut model, raw.as_ref(), watch)?;
+        model = refit(model, raw.as_ref(), watch)?;
     }
     Ok(model)
 }
 
 /// Trains the nets again on all users, for as long as was best on some of them; what was measured and how sure the nets
 /// may be stays as those others said.
-fn refit(model: &mut Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Result<()> {
-    let settings = &model.manifest.settings;
+fn refit(model: Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Result<Model> {
+    let Manifest { settings, history, seed_history, slope, .. } = model.manifest();
     let best = |history: &History| history.best.max(1);
     let again = Settings {
-        epochs: best(&model.manifest.history),
-        seed_epochs: model.manifest.seed_history.as_ref().map_or(settings.seed_epochs, best),
+        epochs: best(history),
+        seed_epochs: seed_history.as_ref().map_or(settings.seed_epochs, best),
         ..settings.clone()
     };
-    let kept = split::tasks_with_at_least(&model.exposures, settings.min_exposures);
-    let names = (model.users.names(), model.items.names());
-    let scale = model.standard.axes.as_ref().map_or(1.0, |axes| axes.scale);
-    let like =
-        Like::new(model.factors.as_ref(), scale / model.manifest.slope.map_or(1.0, |s| s.slope as f32));
+    let exposures = model.seen().to_exposures()?;
+    let kept = split::tasks_with_at_least(&exposures, settings.min_exposures);
+    let (users, items) = (model.users().to_ids(), model.items().to_ids());
+    let names = (users.names(), items.names());
+    let scale = model.standard().axes.as_ref().map_or(1.0, |axes| axes.scale);
+    let like = Like::new(model.factors(), scale / slope.map_or(1.0, |s| s.slope as f32));
     let rule = SplitRule::new(0.0, 0.0, settings.seed)?;
-    let study = Study::prepare(&kept, names, given, &again, &rule, like)?;
+    let mut study = Study::prepare(&kept, names, given, &again, &rule, like)?;
     let mut nets = match study.learn(&again, &mut Aside(watch)) {
         Ok(nets) if nets.history.end != End::Interrupted => nets,
-        Ok(_) => return Ok(()),
+        Ok(_) => return Ok(model),
         Err(Error::Diverged { .. }) => {
             tracing::warn!("training on all users diverged: the model of some of them is kept");
-            return Ok(());
+            return Ok(model);
         }
         Err(error) => return Err(error),
     };
-    if let Some(slope) = model.manifest.slope {
+    if let Some(slope) = slope {
         nets.ratio.scale_output(slope.slope as f32, slope.offset as f32)?;
         nets.scale *= slope.slope as f32;
     }
-    let everybody: Vec<u32> = (0..model.users.len() as u32).collect();
+    let everybody: Vec<u32> = (0..users.len() as u32).collect();
     let serving = study.serving(&kept, given.cloned(), &nets.ratio, &everybody, &again)?;
-    drop(kept);
-    (model.features, model.mass, model.log_sums) = (serving.features, serving.mass, serving.log_sums);
-    (model.ratio, model.pre, model.trained) = (nets.ratio, nets.pre, study.trained);
-    (model.standard, model.factors) = (study.standard, study.factors);
-    model.standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);
-    let Calibrator { class, held_out, .. } = std::mem::take(&mut model.calibrator);
-    let p_values = std::mem::take(&mut model.manifest.p_values);
-    calibrate(model, &study.views)?;
-    (model.calibrator.class, model.calibrator.held_out) = (class, held_out);
-    (model.manifest.p_values, model.manifest.refitted) = (p_values, true);
-    Ok(())
+    study.standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);
+    let Study { views, standard, factors, trained, .. } = study;
+    let refitted = model.changed(|parts| {
+        Arc::make_mut(&mut parts.manifest).refitted = true;
+        parts.features = Rows::new(serving.features.width(), serving.features.values());
+        parts.mass = (!serving.mass.is_empty()).then(|| Rows::new(1, &serving.mass));
+        parts.log_sums = again.adds_up().then(|| LogSums::from(serving.log_sums));
+        (parts.ratio, parts.pre) = (nets.ratio, nets.pre.map(Arc::new));
+        (parts.standard, parts.factors) = (Arc::new(standard), factors.map(Arc::new));
+        (parts.trained, parts.derived) = (Arc::new(trained), Arc::default());
+    });
+    calibrate(refitted, &views, Some(&model))
 }
 
 fn check(log: &Log, settings: &Settings) -> Result<()> {
@@ -242,16 +253,7 @@ fn check(log: &Log, settings: &Settings) -> Result<()> {
     if log.exposures.is_empty() {
         return Err(Error::config("exposures", "the log has none"));
     }
-    let given = log.features.as_ref().map_or(log.users.len(), Instances::len);
-    let sizes = [
-        ("users of the log", log.exposures.instance_count(), log.users.len()),
-        ("items of the log", log.exposures.task_count(), log.items.len()),
-        ("users with features", log.users.len(), given),
-    ];
-    match sizes.into_iter().find(|(_, expected, found)| expected != found) {
-        Some((what, expected, found)) => Err(Error::Shape { what, expected, found }),
-        None => Ok(()),
-    }
+    log.check()
 }
 
 /// Passes progress and Ctrl-C on, and nothing else: no checkpoints of a model that is thrown away.

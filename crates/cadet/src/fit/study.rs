@@ -13,7 +13,7 @@ use crate::learn::init::Initialiser;
 use crate::learn::init::learned::{self, Learned};
 use crate::learn::init::project::Projection;
 use crate::learn::init::random::Random;
-use crate::learn::normalise::{Catalogue, Described, log_sums};
+use crate::learn::normalise::{Catalogue, Describe, Described, log_sums};
 use crate::learn::offsets::Offsets;
 use crate::learn::ratio::{Products, Ratio};
 use crate::learn::sampler::Sampler;
@@ -214,7 +214,7 @@ impl Study {
             });
             let history = outcome?;
             if let (Some(axes), Some(offsets)) = (&self.standard.axes, &offsets) {
-                ratio.products = Products::new(axes.len(), offsets.places());
+                ratio = ratio.with_products(Products::new(axes.len(), offsets.places()));
             }
             Ok::<_, Error>((ratio, history))
         };
@@ -468,10 +468,12 @@ pub(super) fn judged<'a>(
     let plain = normalised(ratio, described.x, sums)?;
     Ok(move |task: TaskId, instances: &[u32]| {
         let mut found = plain(task, instances);
+        let (mut row, mut halves) = (Vec::new(), ratio.no_halves());
         for (f, instance) in found.iter_mut().zip(instances) {
-            if let Some(row) = described.for_pair(*instance, task) {
-                let halves = ratio.halves_here(&row).normalised(vec![sums[*instance as usize]]);
+            if described.for_pair(*instance, task, &mut row) {
+                ratio.halves_into(&row, &mut halves);
                 ratio.familiarity(task, &halves, std::slice::from_mut(f));
+                *f -= sums[*instance as usize];
             }
         }
         found
@@ -501,7 +503,7 @@ impl Nets {
         let mut ratio = settings.kept_net().init(width, &start, settings.seed)?;
         ratio.scale_output(0.0, 0.0)?;
         if let Some(axes) = &study.standard.axes {
-            ratio.products = Products::new(axes.len(), &vec![0.0; items * axes.len()]);
+            ratio = ratio.with_products(Products::new(axes.len(), &vec![0.0; items * axes.len()]));
         }
         let seeds: Vec<TaskId> = study.all_tasks().into_iter().take(1).collect();
         let heads = Heads::init(&settings.net(), width, seeds.len(), settings.seed)?;

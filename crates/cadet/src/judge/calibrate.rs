@@ -10,6 +10,8 @@
 //! counted in) with a rank as low or lower. Where an item has too few members of its own, those of similar items are pooled
 //! with them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::rng::{Purpose, Rng};
@@ -73,14 +75,14 @@ pub enum Basis {
 
 /// Sorted quantiles of members, one row per item or group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rows {
+pub struct Samples {
     /// Where each row ends.
     pub ends: Vec<u64>,
     /// The rows, one after the other, each ascending.
     pub values: Vec<f32>,
 }
 
-impl Rows {
+impl Samples {
     fn push(&mut self, mut row: Vec<f32>) {
         row.sort_unstable_by(f32::total_cmp);
         self.values.extend(row);
@@ -107,17 +109,23 @@ impl Rows {
 /// Turns quantiles into p-values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Calibrator {
-    /// A row per item.
-    pub own: Rows,
-    /// The group of each item.
-    pub group: Vec<u32>,
+    members: Arc<Members>,
+    /// The group of each item, those that came after training included.
+    group: Vec<u32>,
+}
+
+/// What p-values rest on: shared by all that a model becomes by arrivals.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Members {
+    /// A row per item that was there in training.
+    pub own: Samples,
     /// A row per group, and a last one for all items.
-    pub pooled: Rows,
-    /// The class of each item: those whose audiences have about the same size.
+    pub pooled: Samples,
+    /// The class of each of those items: those whose audiences have about the same size.
     pub class: Vec<u32>,
     /// The ranks of held-out members among those, a row per class and a last one for all items; without any where the rows
     /// above are of held-out members themselves.
-    pub held_out: Rows,
+    pub held_out: Samples,
 }
 
 impl Calibrator {
@@ -131,7 +139,7 @@ impl Calibrator {
             Rng::at(seed, Purpose::Reference, [1, t as u64]).shuffle(row);
             row.truncate(MOST_PER_TASK);
         }
-        let (mut own, mut pooled) = (Rows::default(), Rows::default());
+        let (mut own, mut pooled) = (Samples::default(), Samples::default());
         quantiles.into_iter().for_each(|row| own.push(row));
         for (g, mut pool) in pools.into_iter().enumerate() {
             Rng::at(seed, Purpose::Reference, [2, g as u64]).shuffle(&mut pool);
@@ -139,7 +147,12 @@ impl Calibrator {
             pooled.push(pool);
         }
         let class = vec![0; group.len()];
-        Self { own, group, pooled, class, held_out: Rows::default() }
+        Self { members: Arc::new(Members { own, pooled, class, held_out: Samples::default() }), group }
+    }
+
+    /// For so many items, of which nobody is known to be a member.
+    pub(crate) fn without_members(items: usize) -> Self {
+        Self::fit(vec![Vec::new(); items], vec![0; items], 0)
     }
 
     /// Corrects ranks among members that were trained on by those of members that were not: pairs of an item and the
@@ -154,8 +167,9 @@ impl Calibrator {
         order.sort_by_key(|t| (std::cmp::Reverse(sizes[*t as usize]), *t));
         let enough = LEAST_HELD_OUT.max(held_out.len() / CLASSES);
         let (mut classes, mut inside, mut left) = (0, 0, held_out.len());
+        let mut class = vec![0; self.group.len()];
         for task in order {
-            self.class[task as usize] = classes;
+            class[task as usize] = classes;
             inside += of_item[task as usize];
             left -= of_item[task as usize];
             if inside >= enough && left >= enough {
@@ -165,49 +179,59 @@ impl Calibrator {
         let mut rows: Vec<Vec<f32>> = vec![Vec::new(); classes as usize + 2];
         for (task, q) in held_out {
             let rank = self.rank(*task, *q);
-            rows[self.class[*task as usize] as usize].push(rank);
+            rows[class[*task as usize] as usize].push(rank);
             rows[classes as usize + 1].push(rank);
         }
+        let members = Arc::make_mut(&mut self.members);
+        members.class = class;
         for (c, mut row) in rows.into_iter().enumerate() {
             Rng::at(seed, Purpose::Reference, [5, c as u64]).shuffle(&mut row);
             row.truncate(MOST_HELD_OUT);
-            self.held_out.push(row);
+            members.held_out.push(row);
         }
         self
     }
 
+    /// The ranks of held-out members that another calibrator has, with the members of this one.
+    pub(crate) fn with_held_out_of(mut self, other: &Self) -> Self {
+        let members = Arc::make_mut(&mut self.members);
+        members.class = other.members.class.clone();
+        members.held_out = other.members.held_out.clone();
+        self
+    }
+
     /// Puts a stored calibrator back together.
-    pub fn from_parts(
-        own: Rows,
-        group: Vec<u32>,
-        pooled: Rows,
-        (class, held_out): (Vec<u32>, Rows),
-    ) -> Result<Self> {
-        own.check()?;
-        pooled.check()?;
-        if group.len() != own.ends.len() {
+    pub fn from_parts(members: Members, group: Vec<u32>) -> Result<Self> {
+        let Members { own, pooled, class, held_out } = &members;
+        [own, pooled, held_out].into_iter().try_for_each(Samples::check)?;
+        if group.len() < own.ends.len() {
             return Err(Error::Shape { what: "item groups", expected: own.ends.len(), found: group.len() });
         }
         if group.iter().any(|g| *g as usize + 1 >= pooled.ends.len()) {
             return Err(Error::config("calibration", "an item is in a group that does not exist"));
         }
-        held_out.check()?;
         let fits = |c: &u32| held_out.ends.is_empty() || (*c as usize) < held_out.ends.len();
-        if class.len() != group.len() || !class.iter().all(fits) {
+        if class.len() != own.ends.len() || !class.iter().all(fits) {
             return Err(Error::config("calibration", "an item is in a class that does not exist"));
         }
-        Ok(Self { own, group, pooled, class, held_out })
+        Ok(Self { members: Arc::new(members), group })
+    }
+
+    /// What p-values rest on.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// The group of each item.
+    pub fn groups(&self) -> &[u32] {
+        &self.group
     }
 
     /// Makes room for an item that came after training: it borrows the members of a group.
-    pub fn join(&mut self, task: u32, group: u32) {
+    pub(crate) fn join(&mut self, task: u32, group: u32) {
         match self.group.get_mut(task as usize) {
             Some(own) => *own = group,
-            None => {
-                self.group.push(group);
-                self.own.push(Vec::new());
-                self.class.push(self.held_out.ends.len().saturating_sub(1) as u32);
-            }
+            None => self.group.push(group),
         }
     }
 
@@ -217,7 +241,7 @@ impl Calibrator {
     }
 
     /// How many members an item's p-values rest on.
-    pub fn members(&self, task: u32) -> usize {
+    pub fn member_count(&self, task: u32) -> usize {
         self.sample(task).1.len()
     }
 
@@ -227,14 +251,15 @@ impl Calibrator {
     }
 
     fn sample(&self, task: u32) -> (Basis, &[f32]) {
-        let own = self.own.row(task as usize);
-        let similar = self.pooled.row(self.group[task as usize] as usize);
+        let Members { own, pooled, .. } = &*self.members;
+        let own = if (task as usize) < own.ends.len() { own.row(task as usize) } else { &[] };
+        let similar = pooled.row(self.group[task as usize] as usize);
         if own.len() >= ENOUGH {
             (Basis::Own, own)
         } else if similar.len() >= ENOUGH {
             (Basis::Similar, similar)
         } else {
-            (Basis::All, self.pooled.row(self.pooled.ends.len() - 1))
+            (Basis::All, pooled.row(pooled.ends.len() - 1))
         }
     }
 
@@ -248,10 +273,13 @@ impl Calibrator {
     /// (1 + held-out members with a rank as low or lower) / (1 + held-out members).
     pub fn p_value(&self, task: u32, quantile: f32) -> f32 {
         let rank = self.rank(task, quantile);
-        if self.held_out.ends.is_empty() {
+        let Members { class, held_out, .. } = &*self.members;
+        if held_out.ends.is_empty() {
             return rank;
         }
-        let held_out = self.held_out.row(self.class[task as usize] as usize);
+        // Items that came later are ranked among those of all sizes.
+        let class = class.get(task as usize).map_or(held_out.ends.len() - 1, |c| *c as usize);
+        let held_out = held_out.row(class);
         let as_low = held_out.partition_point(|r| *r <= rank);
         (as_low + 1) as f32 / (held_out.len() + 1) as f32
     }

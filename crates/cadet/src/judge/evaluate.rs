@@ -13,8 +13,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::scorer::Scorer;
-use crate::ask::users::{Others, Users};
+use crate::ask::{Scorer, Users};
 use crate::learn::sampler::{Base, Sampler};
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::ids::{Ids, Names};
@@ -281,23 +280,22 @@ pub fn on_new_users(
     measured: &[bool],
     seed: u64,
 ) -> Result<Evaluation> {
-    let rule = SplitRule::new(0.0, 0.0, model.manifest.settings.seed)?;
+    let rule = SplitRule::new(0.0, 0.0, model.manifest().settings.seed)?;
     let views = Views::of_halves(exposures, users, items, &rule, FeatureSource::Halves);
     let count = 2 * users.len() as u32;
     let ids = Ids::from_names(Names::Int((0..i64::from(count)).collect()))?;
-    let known = model.items.len();
+    let known = model.items().len();
     let shown = views.shown.as_ref().map(|s| s.filter(|t, _| (t.0 as usize) < known));
-    let others = Others::folded_in(model, ids, shown.unwrap_or_else(|| views.train.clone()))?;
-    let all = Users::with(model, Some(others));
-    let scorer = Scorer::new(&all)?;
-    let first = model.users.len() as u32;
+    let all = Users::folded_in(model, ids, shown.unwrap_or_else(|| views.train.clone()))?;
+    let scorer = Scorer::new(all);
+    let first = model.users().len() as u32;
     let scores = |task: TaskId, instances: &[u32]| {
         let numbers: Vec<u32> = instances.iter().map(|i| i + first).collect();
         scorer.familiarity(task, &numbers)
     };
     let instances: Vec<u32> = (0..count).collect();
     let held = HeldOut { instances: &instances, each: 2, targets: &views.train, shown: views.shown.as_ref() };
-    evaluate(&scores, &held, measured, model.manifest.settings.base, Limits::default(), seed)
+    evaluate(&scores, &held, measured, model.manifest().settings.base, Limits::default(), seed)
 }
 
 /// The tasks that held-out instances were exposed to, and that count.

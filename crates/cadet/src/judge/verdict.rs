@@ -7,9 +7,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
-use crate::ask::scorer::Scorer;
-use crate::ask::users::Users;
+use crate::ask::{Scorer, Users};
 use crate::judge::evaluate::{Estimate, Evaluation};
 use crate::model::Model;
 use crate::rng::{Purpose, Rng};
@@ -230,12 +228,11 @@ pub struct Hubs {
 }
 
 /// Lists the freshest users of some items, of those who have not seen them, and counts who is listed how often.
-pub fn hubs(model: &Model, items: usize, slots: usize) -> Result<Hubs> {
+pub fn hubs(model: &Model, items: usize, slots: usize) -> Hubs {
     const MOST_USERS: usize = 20_000;
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users)?;
-    let mut rng = Rng::at(model.manifest.settings.seed, Purpose::Evaluation, [4, 0]);
-    let (mut who, mut tasks) = (users.all(), model.scored());
+    let scorer = Scorer::new(Users::of(model));
+    let mut rng = Rng::at(model.manifest().settings.seed, Purpose::Evaluation, [4, 0]);
+    let (mut who, mut tasks) = (scorer.users().all(), model.scored());
     rng.shuffle(&mut who);
     who.truncate(MOST_USERS);
     rng.shuffle(&mut tasks);
@@ -244,10 +241,10 @@ pub fn hubs(model: &Model, items: usize, slots: usize) -> Result<Hubs> {
     let lists: Vec<[Vec<u32>; 2]> = tasks
         .par_iter()
         .map(|task| {
-            let seen = model.exposures.audience(*task).instances;
-            let free: Vec<u32> = who.iter().copied().filter(|u| seen.binary_search(u).is_err()).collect();
+            let free: Vec<u32> =
+                who.iter().copied().filter(|u| model.seen().get(*u, *task).is_none()).collect();
             let scores = scorer.familiarity(*task, &free);
-            let mut rng = Rng::at(model.manifest.settings.seed, Purpose::Evaluation, [5, u64::from(task.0)]);
+            let mut rng = Rng::at(model.manifest().settings.seed, Purpose::Evaluation, [5, u64::from(task.0)]);
             let mut fresh: Vec<(f64, u32)> =
                 free.iter().zip(&scores).map(|(u, f)| (f64::from(*f), *u)).collect();
             // Gumbel's trick: the largest of -r + noise are a draw without replacement by e^-r.
@@ -260,13 +257,13 @@ pub fn hubs(model: &Model, items: usize, slots: usize) -> Result<Hubs> {
         })
         .collect();
     let share = |which: usize| {
-        let mut listed = vec![0usize; model.users.len()];
+        let mut listed = vec![0usize; model.users().len()];
         lists.iter().flat_map(|l| &l[which]).for_each(|u| listed[*u as usize] += 1);
         let total: usize = listed.iter().sum();
         listed.sort_unstable_by(|a, b| b.cmp(a));
         listed[..who.len().div_ceil(100)].iter().sum::<usize>() as f64 / total.max(1) as f64
     };
-    Ok(Hubs { items: tasks.len(), slots, share: share(0), by_lot: share(1) })
+    Hubs { items: tasks.len(), slots, share: share(0), by_lot: share(1) }
 }
 
 #[cfg(test)]

@@ -118,11 +118,22 @@ impl Mlp {
 
     /// `b₁ + We·e` for one row of the table of tasks.
     pub fn task_half(&self, kernel: Kernel, row: &[f32]) -> Vec<f32> {
-        assert!(row.len() >= self.shape.embedding);
-        let mut half = vec![0.0; self.first_width()];
-        let (net, out) = (self, half.as_mut_slice());
-        dispatch!(kernel, fn(net: &Mlp, row: &[f32], out: &mut [f32]), task_half);
+        if self.shape.embedding == 0 {
+            let first = self.layers[0];
+            return self.theta[first.bias()..][..first.width].to_vec();
+        }
+        let mut half = Vec::new();
+        self.task_halves(kernel, &row[..self.shape.task_stride()], &mut half);
         half
+    }
+
+    /// The same for rows of the table of tasks, one after the other.
+    pub fn task_halves(&self, kernel: Kernel, rows: &[f32], out: &mut Vec<f32>) {
+        let count = rows.len() / self.shape.task_stride();
+        assert_eq!(rows.len(), count * self.shape.task_stride());
+        out.resize(count * self.first_width(), 0.0);
+        let (net, out) = (self, out.as_mut_slice());
+        dispatch!(kernel, fn(net: &Mlp, rows: &[f32], out: &mut [f32]), task_halves);
     }
 
     /// Floats per half.
@@ -492,22 +503,23 @@ unsafe fn add_columns<V: Simd>(d: *const f32, rows: usize, width: usize, sums: *
 #[inline(always)]
 fn instance_halves<V: Simd, const R: usize>(net: &Mlp, rows: &[f32], out: &mut [f32]) {
     let (features, width) = (net.shape.features, net.first_width());
-    let zeros = vec![0.0f32; width];
-    let (count, x, start) = (rows.len() / features, consecutive(rows, features), same(zeros.as_ptr()));
+    let (count, x) = (rows.len() / features, consecutive(rows, features));
+    let start = same(net.zeros.as_ptr());
     let w = net.theta[net.layers[0].at..].as_ptr();
     // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
     unsafe { rows_times::<V, R>(count, x, features, start, w, width, out.as_mut_ptr(), Then::Nothing) };
 }
 
 #[inline(always)]
-fn task_half<V: Simd, const R: usize>(net: &Mlp, row: &[f32], out: &mut [f32]) {
-    let first = net.layers[0];
+fn task_halves<V: Simd, const R: usize>(net: &Mlp, rows: &[f32], out: &mut [f32]) {
+    let (first, stride) = (net.layers[0], net.shape.task_stride());
     let bias = &net.theta[first.bias()..][..first.width];
     let we = net.theta[first.at + net.shape.features * first.width..].as_ptr();
+    let (count, e, start) = (rows.len() / stride, consecutive(rows, stride), same(bias.as_ptr()));
+    let out = out.as_mut_ptr();
     // SAFETY: the dispatcher chose `V`; the sizes were checked by the caller.
     unsafe {
-        let (x, start, out) = (same(row.as_ptr()), same(bias.as_ptr()), out.as_mut_ptr());
-        rows_times::<V, R>(1, x, net.shape.embedding, start, we, first.width, out, Then::Nothing);
+        rows_times::<V, R>(count, e, net.shape.embedding, start, we, first.width, out, Then::Nothing);
     }
 }
 

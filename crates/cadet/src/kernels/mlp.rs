@@ -71,6 +71,8 @@ pub struct Mlp {
     pub(super) output_at: usize,
     pub(super) theta: Floats,
     pub(super) transposed: Floats,
+    /// What halves of instances begin with.
+    pub(super) zeros: Floats,
 }
 
 /// A matrix of the net without its padding, for the model folder.
@@ -104,7 +106,9 @@ impl Mlp {
         if shape.output == Output::Shared {
             at += shape.last() + PAD;
         }
-        Self { layers, output_at, theta: Floats::zeros(at), transposed: Floats::zeros(transposed_at), shape }
+        let zeros = Floats::zeros(layers.first().map_or(0, |l| l.width));
+        let (theta, transposed) = (Floats::zeros(at), Floats::zeros(transposed_at));
+        Self { layers, output_at, theta, transposed, zeros, shape }
     }
 
     /// The sizes.

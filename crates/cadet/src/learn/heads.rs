@@ -33,6 +33,11 @@ impl Heads {
         self.0.parameters()
     }
 
+    /// Puts back what [`Heads::parameters`] gave.
+    pub(crate) fn set_parameters(&mut self, mut tensors: Vec<Tensor>) -> Result<()> {
+        self.0.set_parameters(&mut tensors)
+    }
+
     /// The net of `config` with one head per seed task, random.
     pub fn init(config: &RatioConfig, features: usize, seeds: usize, seed: u64) -> Result<Self> {
         if seeds == 0 {

@@ -14,5 +14,6 @@ pub(crate) mod offsets;
 pub mod ratio;
 pub mod sampler;
 pub mod tasks;
+pub mod scores;
 pub mod temper;
 pub mod trainer;

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// A net, and a row for each task: an embedding, or an output's weights and its bias.
 #[derive(Debug, Clone)]
 pub struct Net {
-    kernel: Kernel,
+    pub(crate) kernel: Kernel,
     pub(crate) mlp: Mlp,
     pub(crate) table: Floats,
 }

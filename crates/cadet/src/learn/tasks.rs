@@ -48,14 +48,7 @@ impl TaskEmbeddings {
 
     /// The cosine of the angle between two tasks, after `centre` was taken off both.
     pub fn cosine(&self, a: u32, b: u32, centre: &[f32]) -> f32 {
-        let (mut dot, mut aa, mut bb) = (0.0f64, 0.0f64, 0.0f64);
-        for ((x, y), c) in self.row(a).iter().zip(self.row(b)).zip(centre) {
-            let (x, y) = (f64::from(x - c), f64::from(y - c));
-            dot += x * y;
-            aa += x * x;
-            bb += y * y;
-        }
-        (dot / (aa * bb).sqrt().max(f64::MIN_POSITIVE)) as f32
+        cosine(self.row(a), self.row(b), centre)
     }
 
     /// The mean of all rows.
@@ -66,4 +59,16 @@ impl TaskEmbeddings {
         }
         sums.iter().map(|s| (s / self.len().max(1) as f64) as f32).collect()
     }
+}
+
+/// The cosine of the angle between two embeddings, after `centre` was taken off both.
+pub(crate) fn cosine(a: &[f32], b: &[f32], centre: &[f32]) -> f32 {
+    let (mut dot, mut aa, mut bb) = (0.0f64, 0.0f64, 0.0f64);
+    for ((x, y), c) in a.iter().zip(b).zip(centre) {
+        let (x, y) = (f64::from(x - c), f64::from(y - c));
+        dot += x * y;
+        aa += x * x;
+        bb += y * y;
+    }
+    (dot / (aa * bb).sqrt().max(f64::MIN_POSITIVE)) as f32
 }

@@ -137,6 +137,11 @@ impl Names {
         }
     }
 
+    /// All names, in order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = IdRef<'_>> {
+        (0..self.len() as u32).map(|number| self.get(number))
+    }
+
     fn push(&mut self, name: IdRef<'_>) {
         match (self, name) {
             (Names::Int(values), IdRef::Int(value)) => values.push(value),

@@ -12,7 +12,7 @@ pub use instances::Instances;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::Result;
+use crate::{Error, Result};
 use crate::digest::hex;
 
 /// What the columns of a log are called.
@@ -77,6 +77,20 @@ impl Log {
             None => None,
         };
         Ok(Self { users, features, exposures: self.exposures.keep_instances(keep), ..self })
+    }
+
+    /// Whether its parts fit together.
+    pub(crate) fn check(&self) -> Result<()> {
+        let given = self.features.as_ref().map_or(self.users.len(), Instances::len);
+        let sizes = [
+            ("users of the log", self.exposures.instance_count(), self.users.len()),
+            ("items of the log", self.exposures.task_count(), self.items.len()),
+            ("users with features", self.users.len(), given),
+        ];
+        match sizes.into_iter().find(|(_, expected, found)| expected != found) {
+            Some((what, expected, found)) => Err(Error::Shape { what, expected, found }),
+            None => Ok(()),
+        }
     }
 
     /// SHA-256 over everything a model is trained on.

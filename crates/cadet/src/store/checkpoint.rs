@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::{SafeTensorError, SafeTensors};
 
-use super::check_history;
+use super::read::check_history;
 use super::tensors::{Opened, Pack, digest};
 use crate::learn::estimator::{Estimator, Tensor};
 use crate::learn::trainer::{History, Progress};

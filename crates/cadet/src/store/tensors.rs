@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 use crate::digest::hex;
-use crate::judge::calibrate::Rows;
+use crate::judge::calibrate::Samples;
 use crate::learn::estimator::Tensor;
 use crate::log::ids::Names;
 use crate::{Error, Result};
@@ -43,7 +43,7 @@ impl Pack {
         tensors.iter().for_each(|t| self.floats(&format!("{prefix}{}", t.name), &t.shape, &t.values));
     }
 
-    pub(super) fn rows(&mut self, name: &str, rows: &Rows) {
+    pub(super) fn rows(&mut self, name: &str, rows: &Samples) {
         self.add(&format!("{name}.ends"), Dtype::U64, &[rows.ends.len()], &rows.ends);
         self.floats(&format!("{name}.values"), &[rows.values.len()], &rows.values);
     }
@@ -171,9 +171,9 @@ impl Opened {
         Ok(list)
     }
 
-    pub(super) fn rows(&self, name: &str) -> Result<Rows> {
+    pub(super) fn rows(&self, name: &str) -> Result<Samples> {
         let ends = self.list(&format!("{name}.ends"), Dtype::U64)?;
-        Ok(Rows { ends, values: self.list(&format!("{name}.values"), Dtype::F32)? })
+        Ok(Samples { ends, values: self.list(&format!("{name}.values"), Dtype::F32)? })
     }
 
     pub(super) fn names(&self) -> Result<Names> {

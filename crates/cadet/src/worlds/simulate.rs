@@ -20,9 +20,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Log;
-use crate::ask::rerank::{Candidate, Method, Request, RerankConfig, Reranker};
-use crate::ask::scorer::Scorer;
-use crate::ask::users::Users;
+use crate::ask::Ask;
+use crate::ask::rerank::{Candidate, Method, Request, RerankConfig};
 use crate::learn::trainer::Unwatched;
 use crate::log::exposures::{ExposuresBuilder, TaskId};
 use crate::log::ids::{Ids, Names};
@@ -338,30 +337,19 @@ impl SimulationConfig {
             places.iter().map(|p| offer[p.index].0).collect()
         };
         if let Some(model) = model {
-            let users = Users::of(model);
-            let scorer = Scorer::new(&users)?;
-            let reranker = Reranker::new(&scorer, config)?;
+            let ask = Ask::new(model);
             let tasks: Vec<Vec<Option<TaskId>>> =
                 offers.iter().map(|o| o.iter().map(|(item, _)| Some(TaskId(*item))).collect()).collect();
             let relevance: Vec<Vec<f64>> =
                 offers.iter().map(|o| o.iter().map(|(_, r)| f64::from(*r)).collect()).collect();
-            let seen: Vec<Vec<u32>> = (0u32..)
-                .zip(offers)
-                .map(|(user, offer)| {
-                    let times =
-                        |(item, _): &(u32, f32)| model.exposures.audience(TaskId(*item)).times_seen(user);
-                    offer.iter().map(times).collect()
-                })
-                .collect();
             let request = |user: u32| Request {
                 user: Some(user),
                 tasks: &tasks[user as usize],
-                times_seen: &seen[user as usize],
                 relevance: &relevance[user as usize],
                 key: [u64::from(user), 0],
             };
             let requests: Vec<Request<'_>> = (0..offers.len() as u32).map(request).collect();
-            let lists = reranker.rerank(&requests)?;
+            let lists = ask.rerank_all(&requests, &config)?;
             return Ok(offers.iter().zip(&lists).map(|(offer, list)| chosen(offer, &list.places)).collect());
         }
         let mut counts = vec![0u32; if capped { self.users * self.items } else { 0 }];
@@ -375,6 +363,7 @@ impl SimulationConfig {
                 relevance: f64::from(*relevance),
                 familiarity: None,
                 times_seen: seen(*item),
+                last_seen: 0,
             };
             let candidates: Vec<Candidate> = offer.iter().map(candidate).collect();
             let mut lots = Rng::at(config.seed, Purpose::Explore, [user as u64, 0]);

@@ -8,8 +8,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::scorer::{Scorer, Verdict};
-use crate::ask::users::Users;
+use crate::ask::{Ask, Verdict};
 use crate::log::Log;
 use crate::log::exposures::{Exposures, ExposuresBuilder, TaskId};
 use crate::log::ids::{IdRef, Ids, Names};
@@ -250,12 +249,11 @@ impl World {
 
     /// Every item with every test user of a model that was trained on [`World::log`]: (estimate, truth).
     pub fn estimates_and_truths(&self, model: &Model) -> Result<Vec<(f64, f64)>> {
-        let rule = model.manifest.settings.split()?;
-        let is_test = |u: &u32| rule.part(model.users.name(*u)) == Part::Test;
-        let users: Vec<u32> = (0..model.users.len() as u32).filter(is_test).collect();
-        let tasks: Vec<TaskId> = (0..model.items.len() as u32).map(TaskId).collect();
-        let all = Users::of(model);
-        let matrix = Scorer::new(&all)?.matrix(&tasks, &users);
+        let rule = model.manifest().settings.split()?;
+        let is_test = |u: &u32| rule.part(model.users().name(*u)) == Part::Test;
+        let users: Vec<u32> = (0..model.users().len() as u32).filter(is_test).collect();
+        let tasks: Vec<TaskId> = (0..model.items().len() as u32).map(TaskId).collect();
+        let matrix = Ask::new(model).scorer().matrix(&tasks, &users);
         let truths = tasks.iter().flat_map(|t| users.iter().map(|u| self.log_ratio(*t, *u)));
         Ok(matrix.iter().map(|f| f64::from(*f)).zip(truths).collect())
     }
@@ -265,19 +263,17 @@ impl World {
     /// common in the audience as in the population). The others are neither, and left out. Of the fresh ones so many
     /// are kept, by lot, that at least `members` of the trial are members.
     pub fn trial(&self, model: &Model, task: TaskId, members: f64, seed: u64) -> Result<Trial> {
-        let rule = model.manifest.settings.split()?;
-        let is_test = |u: &u32| rule.part(model.users.name(*u)) == Part::Test;
+        let rule = model.manifest().settings.split()?;
+        let is_test = |u: &u32| rule.part(model.users().name(*u)) == Part::Test;
         let audience = self.exposures.audience(task);
         let (nominal, others): (Vec<u32>, Vec<u32>) =
-            (0..model.users.len() as u32).filter(is_test).partition(|u| audience.times_seen(*u) > 0);
+            (0..model.users().len() as u32).filter(is_test).partition(|u| audience.times_seen(*u) > 0);
         let is_fresh = |u: &u32| self.log_ratio(task, *u) < -std::f64::consts::LN_2;
         let mut fresh: Vec<u32> = others.into_iter().filter(is_fresh).collect();
         Rng::at(seed, Purpose::Evaluation, [8, u64::from(task.0)]).shuffle(&mut fresh);
         fresh.truncate((nominal.len() as f64 * (1.0 / members - 1.0)) as usize);
-        let all = Users::of(model);
-        let scorer = Scorer::new(&all)?;
         let users: Vec<u32> = nominal.iter().chain(&fresh).copied().collect();
-        let verdicts = scorer.task(task)?.verdicts(&users);
+        let verdicts = Ask::new(model).scorer().verdicts(task, &users)?;
         let is_fresh = (0..users.len()).map(|i| i >= nominal.len()).collect();
         Ok(Trial { verdicts, is_fresh })
     }

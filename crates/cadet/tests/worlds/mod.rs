@@ -2,14 +2,13 @@
 #![allow(dead_code, unreachable_pub)]
 
 use cadet::Log;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::ask::{Scorer, Users};
 use cadet::learn::trainer::Unwatched;
 use cadet::log::split::Part;
-use cadet::model::Model;
+use cadet::model::{Model, Standing};
 use cadet::settings::Settings;
 use cadet::worlds::synth::{World, WorldConfig};
-use cadet::{Exposures, IdRef, Ids, Instances, Names, Result, TaskId};
+use cadet::{Exposures, ExposuresBuilder, IdRef, Ids, Instances, Names, Result, TaskId};
 
 /// About 1,500 users and 80 items, 25,000 exposures, truth known.
 pub fn small_world(seed: u64) -> World {
@@ -85,7 +84,51 @@ pub fn tasks(count: usize) -> Vec<TaskId> {
 
 /// Familiarity of these users with every item, a row per item.
 pub fn familiarity(model: &Model, users: &[u32]) -> Vec<Vec<f32>> {
-    let all = Users::of(model);
-    let matrix = Scorer::new(&all).unwrap().matrix(&tasks(model.items.len()), users);
+    let matrix = Scorer::new(Users::of(model)).matrix(&tasks(model.items().len()), users);
     matrix.chunks_exact(users.len()).map(<[f32]>::to_vec).collect()
+}
+
+/// Whether each item was trained.
+pub fn is_trained(model: &Model) -> Vec<bool> {
+    tasks(model.items().len()).into_iter().map(|t| model.standing(t) == Standing::Trained).collect()
+}
+
+/// The features of all users, ready for the net.
+pub fn features_of(model: &Model) -> Instances {
+    let rows = (0..model.users().len() as u32).flat_map(|u| model.features(u)).copied().collect();
+    Instances::new(model.features(0).len(), rows).unwrap()
+}
+
+/// A log of these events, (item, user) each, that lists the ids in it alone, in the order in which they come.
+pub fn log_of_events<'a>(events: impl IntoIterator<Item = (IdRef<'a>, IdRef<'a>)>) -> Log {
+    let (mut users, mut items, mut builder) = (Ids::new(), Ids::new(), ExposuresBuilder::new());
+    for (item, user) in events {
+        builder.push(items.intern(item).unwrap(), users.intern(user).unwrap());
+    }
+    let exposures = builder.build(items.len(), users.len()).unwrap();
+    Log { users, items, ..log(exposures, None) }
+}
+
+/// The same log, which knows of these users and items, too, of whom nothing happened.
+pub fn with_silent<'a>(log: Log, users: &[IdRef<'a>], items: &[IdRef<'a>]) -> Log {
+    let Log { users: mut all_users, items: mut all_items, exposures, .. } = log.clone();
+    users.iter().for_each(|id| drop(all_users.intern(*id).unwrap()));
+    items.iter().for_each(|id| drop(all_items.intern(*id).unwrap()));
+    let exposures = exposures.widened(all_items.len(), all_users.len());
+    Log { users: all_users, items: all_items, exposures, ..log }
+}
+
+/// (familiarity, quantile, p-value) of every user with every item, items in the order of their names.
+pub fn all_scores(model: &Model) -> Vec<[f32; 3]> {
+    let scorer = Scorer::new(Users::of(model));
+    let users = scorer.users().all();
+    let mut order = tasks(model.items().len());
+    order.sort_by_key(|t| model.items().name(t.0));
+    let verdicts = order.into_iter().flat_map(|t| scorer.verdicts(t, &users).unwrap());
+    verdicts.map(|v| [v.familiarity, v.quantile, v.p_value]).collect()
+}
+
+/// To compare scores to the last bit.
+pub fn bits(scores: &[[f32; 3]]) -> Vec<[u32; 3]> {
+    scores.iter().map(|s| s.map(f32::to_bits)).collect()
 }

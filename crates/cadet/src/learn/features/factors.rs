@@ -151,28 +151,37 @@ impl Factors {
         let (mut rows, mut masses) = (vec![0.0f32; count * self.width], vec![0.0f32; count]);
         rows.par_chunks_mut(self.width).zip(&mut masses).enumerate().for_each(|(u, (row, mass))| {
             let seen = by_instance.audience(TaskId(u as u32));
-            for (i, item) in seen.instances.iter().enumerate() {
-                let Some(vector) = self.vector(*item) else { continue };
-                let weight = seen.weight(i);
-                *mass += weight;
-                row.iter_mut().zip(vector).for_each(|(r, v)| *r += weight * v);
-            }
-            let whole = *mass + self.prior;
-            if whole > 0.0 {
-                row.iter_mut().for_each(|r| *r /= whole);
-            }
+            let items = seen.instances.iter().enumerate().map(|(i, t)| (TaskId(*t), seen.weight(i)));
+            *mass = self.fold_in_one(items, row);
         });
         Ok((Instances::new(self.width, rows)?, masses))
     }
 
     /// Takes one exposure out of the features of a user that rest on `mass` exposures: `(S - w·v)/(n - w + prior)`.
-    /// `None` where the item is in no user's features.
-    pub fn without(&self, row: &[f32], mass: f32, task: TaskId, weight: f32) -> Option<Vec<f32>> {
-        let vector = self.vector(task.0)?;
+    /// `false` where the item is in no user's features.
+    pub fn take_out(&self, row: &mut [f32], mass: f32, task: TaskId, weight: f32) -> bool {
+        let Some(vector) = self.vector(task.0) else { return false };
         let (whole, left) = (mass + self.prior, (mass - weight).max(0.0) + self.prior);
         // With nothing left, the user is the average one, whatever rounding leaves.
         let scale = if mass - weight > 1e-3 * mass { 1.0 / left } else { 0.0 };
-        Some(row.iter().zip(vector).map(|(r, v)| (r * whole - weight * v) * scale).collect())
+        row.iter_mut().zip(vector).for_each(|(r, v)| *r = (*r * whole - weight * v) * scale);
+        true
+    }
+
+    /// The features of a user who saw these items with these weights, and how much they rest on.
+    pub(crate) fn fold_in_one(&self, seen: impl Iterator<Item = (TaskId, f32)>, row: &mut [f32]) -> f32 {
+        row.fill(0.0);
+        let mut mass = 0.0;
+        for (item, weight) in seen {
+            let Some(vector) = self.vector(item.0) else { continue };
+            mass += weight;
+            row.iter_mut().zip(vector).for_each(|(r, v)| *r += weight * v);
+        }
+        let whole = mass + self.prior;
+        if whole > 0.0 {
+            row.iter_mut().for_each(|r| *r /= whole);
+        }
+        mass
     }
 }
 

@@ -13,6 +13,7 @@ pub use factors::Factors;
 use mixture::Moments;
 pub use reliability::Reliability;
 
+use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::{Error, Result};
 
@@ -72,11 +73,34 @@ impl Standard {
         }
     }
 
-    /// The row that [`Standard::apply_row`] would make this one of; a feature that never varies is its mean.
-    pub fn undone(&self, row: &[f32]) -> Vec<f32> {
-        let raw =
-            |((v, mean), scale): ((&f32, &f32), &f32)| if *scale > 0.0 { v / scale + mean } else { *mean };
-        row.iter().zip(&self.mean).zip(&self.scale).map(raw).collect()
+    /// Adds the row of a user that rests on `mass` exposures as it would be without one of them; `false` where the item
+    /// is in no user's features.
+    pub(crate) fn without(
+        &self,
+        factors: &Factors,
+        row: &[f32],
+        mass: f32,
+        task: TaskId,
+        weight: f32,
+        out: &mut Vec<f32>,
+    ) -> bool {
+        let start = out.len();
+        let raw = |(v, (mean, scale)): (&f32, (&f32, &f32))| {
+            // A feature that never varies is its mean.
+            if *scale > 0.0 { v / scale + mean } else { *mean }
+        };
+        out.extend(row.iter().zip(self.mean.iter().zip(&self.scale)).map(raw));
+        if !factors.take_out(&mut out[start..], mass, task, weight) {
+            out.truncate(start);
+            return false;
+        }
+        self.scaled(&mut out[start..]);
+        if let Some(axes) = &self.axes {
+            let mut whole = out.split_off(start);
+            axes.append_row(&mut whole);
+            out.extend(whole);
+        }
+        true
     }
 }
 

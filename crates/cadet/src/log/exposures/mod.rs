@@ -36,6 +36,33 @@ pub struct Exposures {
     last: Option<Vec<u32>>,
 }
 
+/// What happened between an instance and a task.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Exposure {
+    /// How often.
+    pub count: u32,
+    /// Its weight; the count where nobody gave weights.
+    pub weight: f32,
+    /// When last, in seconds since 1970; 0 where that is not known.
+    pub last: u32,
+}
+
+impl Exposure {
+    /// That of the `i`-th exposure of a row.
+    pub(crate) fn of(audience: &Audience<'_>, i: usize) -> Self {
+        Self { count: audience.count(i), weight: audience.weight(i), last: audience.last(i) }
+    }
+
+    /// With what happened beside it.
+    pub(crate) fn and(self, more: Exposure) -> Self {
+        Self {
+            count: self.count.saturating_add(more.count),
+            weight: self.weight + more.weight,
+            last: self.last.max(more.last),
+        }
+    }
+}
+
 /// One task's row of [`Exposures`].
 #[derive(Debug, Clone, Copy)]
 pub struct Audience<'a> {
@@ -49,6 +76,19 @@ pub struct Audience<'a> {
 }
 
 impl Audience<'_> {
+    /// The part of this row from instance `first` to instance `last`.
+    pub(crate) fn within(self, first: u32, last: u32) -> Self {
+        let (from, to) =
+            (self.instances.partition_point(|i| *i < first), self.instances.partition_point(|i| *i <= last));
+        Self {
+            instances: &self.instances[from..to],
+            counts: self.counts,
+            start: self.start + from,
+            weights: self.weights.map(|w| &w[from..to]),
+            last: self.last.map(|l| &l[from..to]),
+        }
+    }
+
     /// The weight of the `i`-th exposure of this row.
     pub fn weight(&self, i: usize) -> f32 {
         debug_assert!(i < self.instances.len());
@@ -68,6 +108,11 @@ impl Audience<'_> {
     /// When the `i`-th exposure of this row last happened, in seconds since 1970; 0 where that is not known.
     pub fn last(&self, i: usize) -> u32 {
         self.last.map_or(0, |last| last[i])
+    }
+
+    /// What happened between an instance and the task.
+    pub fn get(&self, instance: u32) -> Option<Exposure> {
+        self.instances.binary_search(&instance).ok().map(|i| Exposure::of(self, i))
     }
 
     /// The weight of this instance's exposure to the task; 0 where there was none.
@@ -146,44 +191,26 @@ impl Exposures {
         self
     }
 
-    /// These exposures and others, tasks and instances numbered alike: counts and weights add up, the later time stays.
-    /// What comes out does not depend on which of them were there first.
-    pub fn merged(&self, other: &Exposures) -> Result<Self> {
-        let tasks = self.task_count().max(other.task_count());
-        let total = self.len() + other.len();
-        let (mut offsets, mut instances) = (vec![0u64], Vec::with_capacity(total));
-        let weighted = self.weights.is_some() || other.weights.is_some();
+    /// Puts together what happened to each task: instances ascending, and for each how often, its weight and when last.
+    pub(crate) fn from_rows(
+        instance_count: usize,
+        rows: impl Iterator<Item = impl Iterator<Item = (u32, Exposure)>>,
+    ) -> Result<Self> {
+        let (mut offsets, mut instances) = (vec![0u64], Vec::new());
         let (mut counts, mut weights, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        let empty = Audience { instances: &[], counts: None, start: 0, weights: None, last: None };
-        let of = |e: &Exposures, t: usize| (t < e.task_count()).then_some(TaskId(t as u32));
-        for t in 0..tasks {
-            let a = of(self, t).map_or(empty, |t| self.audience(t));
-            let b = of(other, t).map_or(empty, |t| other.audience(t));
-            let (mut i, mut j) = (0, 0);
-            while i < a.instances.len() || j < b.instances.len() {
-                let (x, y) = (a.instances.get(i), b.instances.get(j));
-                let in_a = x.is_some_and(|x| y.is_none_or(|y| x <= y));
-                let in_b = y.is_some_and(|y| x.is_none_or(|x| y <= x));
-                let part = |row: &Audience<'_>, at: usize, there: bool| match there {
-                    true => (row.count(at), row.weight(at), row.last(at)),
-                    false => (0, 0.0, 0),
-                };
-                let ((c, w, l), (d, v, m)) = (part(&a, i, in_a), part(&b, j, in_b));
-                instances.push(if in_a { a.instances[i] } else { b.instances[j] });
-                counts.push(c.saturating_add(d));
-                if weighted {
-                    weights.push(w + v);
-                }
-                last.push(l.max(m));
-                i += usize::from(in_a);
-                j += usize::from(in_b);
+        for row in rows {
+            for (instance, exposure) in row {
+                instances.push(instance);
+                counts.push(exposure.count);
+                weights.push(exposure.weight);
+                last.push(exposure.last);
             }
             offsets.push(instances.len() as u64);
         }
+        let weighted = weights.iter().zip(&counts).any(|(w, c)| *w != *c as f32);
         let counts = counts.iter().any(|c| *c != 1).then_some(counts);
         let last = last.iter().any(|l| *l != 0).then_some(last);
-        let most = self.instance_count.max(other.instance_count);
-        Self::from_parts(most, offsets, instances, counts, weighted.then_some(weights))?.with_last(last)
+        Self::from_parts(instance_count, offsets, instances, counts, weighted.then_some(weights))?.with_last(last)
     }
 
     /// How many tasks there are, those without exposures included.
