@@ -3,9 +3,10 @@
 use anyhow::Result;
 use cadet::arrive::{self, Added, Arrivals};
 use cadet::learn::trainer::{Signal, Watch};
+use cadet::log::{Built, LogBuilder, LogOptions, Tally};
 use cadet::model::{Model, Standing};
 use cadet::{Ids, Instances, TaskId, store};
-use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
+use cadet_data::{Read, ReadOptions, SourceInfo, read_exposures_into, read_ids};
 use serde_json::json;
 
 use super::{columns, users};
@@ -17,7 +18,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     let claim = store::Claim::take(&args.out)?;
     let mut model = store::load(&args.model)?;
     let (users, features) = everybody(args, &model)?;
-    let mut log = read(args, &mut model, users)?;
+    let Read { mut log, tally, report } = read(args, &model, users)?;
     if let Some(path) = &args.items {
         let (listed, skipped) = read_ids(path, &args.log.item_col, "item_col", args.log.skip_bad)
             .map_err(|e| args.log.hint(e))?;
@@ -31,10 +32,8 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         had_ids: !model.events.is_empty(),
         had_others: (model.events.len() as u64) < model.exposures.event_count(),
         twice: log.exposures.event_count() - log.exposures.len() as u64,
-        repeated: log.repeated,
-        without_ids: log.without_ids,
-        strangers: log.strangers,
-        sources: log.sources,
+        tally,
+        sources: report.sources,
     };
     let named = args.items.iter().chain(&args.users).map(|path| path.display().to_string());
     let added = arrive::add(
@@ -45,12 +44,11 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             exposures: log.exposures,
             features,
             events: log.events,
-            unknown_user_events: news.strangers.rows,
+            unknown_user_events: tally.unknown_user_rows,
             sources: news.sources.iter().map(|s| s.path.display().to_string()).chain(named).collect(),
         },
     )?;
     news.warn(&added);
-    let News { repeated, strangers, .. } = news;
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
@@ -72,10 +70,10 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             "no_exposure": added.empty.len(),
             "trained_again": added.trained_again,
             "events": added.events,
-            "repeated_events": repeated,
+            "repeated_events": tally.repeated,
             "known_pairs": added.known_pairs,
-            "unknown_users": strangers.users,
-            "unknown_user_events": strangers.rows,
+            "unknown_users": tally.unknown_users,
+            "unknown_user_events": tally.unknown_user_rows,
             "fine_tuned": tuned.as_ref().map(|h| h.epochs.len()),
         }));
     }
@@ -110,18 +108,17 @@ struct News {
     had_others: bool,
     /// Events beyond the first of a pair.
     twice: u64,
-    repeated: u64,
-    without_ids: u64,
-    strangers: Strangers,
+    tally: Tally,
     sources: Vec<SourceInfo>,
 }
 
 impl News {
     /// Says what was left out, and what may have counted twice.
     fn warn(&self, added: &Added) {
-        let News { had_ids, had_others, twice, repeated, without_ids, strangers, sources } = self;
-        if *repeated > 0 {
-            tracing::warn!("left out {} whose event_id was there before", many(*repeated, "row"));
+        let News { had_ids, had_others, twice, tally, sources } = self;
+        let Tally { repeated, without_ids, .. } = *tally;
+        if repeated > 0 {
+            tracing::warn!("left out {} whose event_id was there before", many(repeated, "row"));
         }
         for source in sources.iter().filter(|s| s.all_repeated) {
             tracing::warn!(
@@ -129,26 +126,26 @@ impl News {
                 source.path.display()
             );
         }
-        if *without_ids > 0 && *had_ids {
+        if without_ids > 0 && *had_ids {
             tracing::warn!(
                 "{} here without an event_id, which earlier exposures had: what comes without one counts again if it comes again",
-                many(*without_ids, "row")
+                many(without_ids, "row")
             );
         }
-        let again = added.known_pairs > 0 && (*without_ids > 0 || *had_others);
-        if again || (*without_ids > 0 && sources.len() > 1 && *twice > 0) {
+        let again = added.known_pairs > 0 && (without_ids > 0 || *had_others);
+        if again || (without_ids > 0 && sources.len() > 1 && *twice > 0) {
             tracing::warn!(
                 "{} (user, item) pairs were in the model already and {} of a pair came on top of its first, and all count: where shards may overlap, an event_id column in all of them, from training on, keeps events from counting twice",
                 count(added.known_pairs),
                 many(*twice, "row")
             );
         }
-        if strangers.rows > 0 {
+        if tally.unknown_user_rows > 0 {
             tracing::warn!(
                 "left out {} of {} that the model does not know: {}",
-                many(strangers.rows, "exposure"),
-                many(strangers.users, "user"),
-                match *without_ids > 0 {
+                many(tally.unknown_user_rows, "exposure"),
+                many(tally.unknown_users, "user"),
+                match without_ids > 0 {
                     true => {
                         "add their rows, and not the others again, with --users for their features (these files have no event_id)"
                     }
@@ -185,31 +182,31 @@ fn everybody(args: &ItemsAdd, model: &Model) -> Result<(Ids, Option<Instances>)>
 }
 
 /// The exposures of these users; without any file there are none.
-fn read(args: &ItemsAdd, model: &mut Model, users: Ids) -> Result<Log> {
-    if args.data.is_empty() {
-        return Ok(Log::empty(users, model.items.clone())?);
-    }
+fn read(args: &ItemsAdd, model: &Model, users: Ids) -> Result<Read> {
     let half_life = model.manifest.settings.half_life;
-    let options = ReadOptions {
+    let bar = output::bar("reading", None);
+    let files = ReadOptions {
         columns: columns(&args.log, &args.events),
         skip_bad: args.log.skip_bad,
+        may_be_empty: true,
+    };
+    let options = LogOptions {
         half_life,
         now: half_life.map(|_| model.manifest.data.latest),
-        seen: std::mem::take(&mut model.events),
+        seen: model.events.clone(),
         // Where features are learned, new users are folded in from what they saw.
         known_users_only: model.factors.is_none(),
-        may_be_empty: true,
-        ..ReadOptions::default()
+        ..LogOptions::default()
     };
-    let bar = output::bar("reading", None);
-    let log = read_exposures_into(users, model.items.clone(), &args.data, &options, &|p| {
+    let mut builder = LogBuilder::with_ids(users, model.items.clone(), options);
+    let report = read_exposures_into(&mut builder, &args.data, &files, &|p| {
         bar.set_message(format!("{} rows", count(p.rows)));
     })
     .map_err(|e| args.log.hint(e))?;
     bar.finish_and_clear();
-    output::warn_skipped(&log.skipped);
-    model.events = options.seen;
-    Ok(log)
+    output::warn_skipped(&report.skipped);
+    let Built { log, tally, .. } = builder.build()?;
+    Ok(Read { log, tally, report })
 }
 
 fn added_items(model: &Model) -> Vec<TaskId> {

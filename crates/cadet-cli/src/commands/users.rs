@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cadet::ask::users::{Others, Users};
+use cadet::log::{LogBuilder, LogOptions};
 use cadet::model::Model;
 use cadet::{At, Error, Ids, Instances};
 use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
@@ -73,17 +74,15 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
         return Err(Error::config("--exposures", why).into());
     }
     let settings = &model.manifest.settings;
-    let options = ReadOptions {
-        columns: columns(log, &flags.events),
-        skip_bad: log.skip_bad,
-        half_life: settings.half_life,
-        now: settings.half_life.map(|_| model.manifest.data.latest),
-        may_be_empty: true,
-        ..ReadOptions::default()
-    };
-    let read = read_exposures_into(Ids::new(), model.items.clone(), &flags.exposures, &options, &|_| {})
-        .map_err(|e| log.hint(e))?;
-    output::warn_skipped(&read.skipped);
+    let now = settings.half_life.map(|_| model.manifest.data.latest);
+    let options = LogOptions { half_life: settings.half_life, now, ..LogOptions::default() };
+    let mut builder = LogBuilder::with_ids(Ids::new(), model.items.clone(), options);
+    let files =
+        ReadOptions { columns: columns(log, &flags.events), skip_bad: log.skip_bad, may_be_empty: true };
+    let report =
+        read_exposures_into(&mut builder, &flags.exposures, &files, &|_| {}).map_err(|e| log.hint(e))?;
+    output::warn_skipped(&report.skipped);
+    let read = builder.finish()?;
     let (others, left_out) = Others::from_exposures(model, &read.users, &read.exposures)?;
     let reasons = [
         (left_out.known_users, "user", "of --exposures: the model's own, with the features they have"),
