@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use cadet::{IdRef, Ids};
-use cadet_data::{Columns, Log, ReadOptions, read_exposures};
+use cadet::{IdRef, Ids, Log};
+use cadet_data::{Columns, ReadOptions, read_exposures};
 use serde_json::{Value, json};
 
 use crate::watch::Stopwatch;
@@ -25,12 +25,13 @@ impl Read {
         let timestamp = Some(if self.times { "timestamp" } else { "" }.to_owned());
         let columns = Columns { timestamp, ..Columns::default() };
         let options = ReadOptions { columns, ..ReadOptions::default() };
-        let (log, watch) = Stopwatch::time(|| read_exposures(&paths, &options, &|_| {}));
-        let log = log?;
+        let (read, watch) = Stopwatch::time(|| read_exposures(&paths, &options, &|_| {}));
+        let read = read?;
+        let log = read.log;
         Ok(json!({
             "work": "read",
             "peer": "cadet",
-            "rows": log.rows,
+            "rows": read.report.rows,
             "distinct_pairs": log.exposures.len(),
             "users": log.users.len(),
             "items": log.items.len(),

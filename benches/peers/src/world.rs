@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use cadet::learn::sampler::Batch;
+use cadet::log::{LogBuilder, LogOptions};
 use cadet::{Exposures, IdRef, Ids, Instances, Names};
 use cadet_data::{Columns, PairReader, ReadOptions, UserOptions, read_exposures_into, read_users};
 
@@ -29,9 +30,9 @@ pub(crate) fn users(folder: &Path) -> anyhow::Result<Instances> {
 /// The exposures of the users that are trained on: all but every tenth.
 pub(crate) fn training_exposures(folder: &Path, users: usize) -> anyhow::Result<Exposures> {
     let paths = [folder.join("exposures.parquet")];
-    let log =
-        read_exposures_into(numbered(users)?, numbered(ITEMS)?, &paths, &ReadOptions::default(), &|_| {})?;
-    Ok(log.exposures.filter(|_, user| user.0 % 10 != 0))
+    let mut builder = LogBuilder::with_ids(numbered(users)?, numbered(ITEMS)?, LogOptions::default());
+    read_exposures_into(&mut builder, &paths, &ReadOptions::default(), &|_| {})?;
+    Ok(builder.finish()?.exposures.filter(|_, user| user.0 % 10 != 0))
 }
 
 /// The held-out triples (item, user, other user), equal items together.

@@ -15,6 +15,7 @@ use clap::{CommandFactory, FromArgMatches};
 use args::{Args, Command, Items};
 
 fn main() -> ExitCode {
+    hush_caught_panics();
     let parsed = Args::command()
         .try_get_matches()
         .and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
@@ -44,4 +45,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::report_error(&error, &files::asked(&matches).0),
     }
+}
+
+/// A file that makes a library panic is an error like any other, told once.
+fn hush_caught_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !cadet_data::panics_are_caught() {
+            print(panic);
+        }
+    }));
 }

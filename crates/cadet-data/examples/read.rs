@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use cadet_data::{ReadOptions, read_exposures};
+use cadet_data::{Read, ReadOptions, read_exposures};
 
 #[allow(clippy::print_stdout)]
 fn main() {
@@ -13,9 +13,9 @@ fn main() {
     let read = std::cell::Cell::new((0.0, 0.0));
     let progress = |_| read.set((start.elapsed().as_secs_f64(), cpu_seconds()));
     match read_exposures(&paths, &ReadOptions::default(), &progress) {
-        Ok(log) => println!(
+        Ok(Read { log, report, .. }) => println!(
             "rows {} users {} items {} pairs {} read-wall {:.3} read-cpu {:.3} wall {:.3} cpu {:.3}",
-            log.rows,
+            report.rows,
             log.users.len(),
             log.items.len(),
             log.exposures.len(),

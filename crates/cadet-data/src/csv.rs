@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
+use cadet::log::block::{Block, Extras, IntBatch, Known};
 use cadet::log::ids::canonical_int;
+use cadet::log::{event_number, is_weight};
 use cadet::{At, IdRef, Names, Result};
 use memchr::{memchr, memchr2};
 
-use crate::block::{Block, Extras, IntBatch, Known};
 use crate::cut::{PAD, Raw, closing};
-use crate::skipped::{Fault, Reason, clip, is_weight};
+use crate::skipped::{Fault, Reason, clip};
+use crate::stream::Parsed;
 use crate::time;
 
 /// How the fields of a row are written.
@@ -236,9 +238,9 @@ fn plain_int(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
 }
 
 /// Parses a block of rows.
-pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Block> {
-    let mut block = Block::new(skip_bad, layout.extras());
-    block.events.reserve_exact(raw.lines);
+pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Parsed> {
+    let mut parsed = Parsed::new(skip_bad, layout.extras(), raw.lines);
+    let Parsed { block, rows: count, bad } = &mut parsed;
     // Integers can only be looked up as such while all known names are integers.
     let ints = matches!((known.users.names(), known.items.names()), (Names::Int(_), Names::Int(_)));
     let unquoted = !layout.dialect.quotes || memchr(b'"', &raw.bytes[raw.start..raw.end]).is_none();
@@ -274,7 +276,8 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
             }
             line += batch.len() as u64;
             block.push_ints(known, &mut batch)?;
-            if batch.len() > 0 {
+            *count += batch.len() as u64;
+            if !batch.is_empty() {
                 continue;
             }
         }
@@ -282,9 +285,9 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
         if matches!(rows[at..], [b'\n', ..] | [b'\r', b'\n', ..]) {
             at = field_end(rows, at, b'\n') + 1;
         } else {
-            block.rows += 1;
-            if let Err(fault) = row(rows, &mut at, layout, known, &mut block)?
-                && !block.bad.note(At::Line(line), fault)
+            *count += 1;
+            if let Err(fault) = row(rows, &mut at, layout, known, block)?
+                && !bad.note(At::Line(line), fault)
             {
                 break;
             }
@@ -294,7 +297,7 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
             false => memchr::memchr_iter(b'\n', &rows[start..at.min(rows.len())]).count() as u64,
         };
     }
-    Ok(block)
+    Ok(parsed)
 }
 
 /// The quick way: a row whose wanted fields, given in their order with their places in the result, are plain integers.
@@ -386,7 +389,7 @@ fn row(
             None => 0,
         };
         let event = match layout.event {
-            Some(_) => time::event_number(event.check_event(&layout.event_name)?.as_bytes()),
+            Some(_) => event_number(event.check_event(&layout.event_name)?.as_bytes()),
             None => 0,
         };
         Ok((user, item, weight, time, event))
@@ -478,14 +481,11 @@ mod tests {
 
     fn pairs(text: &str, layout: &Layout) -> Result<Vec<(String, String)>> {
         let (users, items) = (Ids::new(), Ids::new());
-        let mut block = parse(&raw(text), layout, Known { users: &users, items: &items }, false)?;
-        block.bad.check(std::path::Path::new("t"))?;
-        Ok((0..block.events.len())
-            .map(|row| {
-                let (user, item) = Block::own_numbers(block.events[row]);
-                (block.users.ids.name(user).to_string(), block.items.ids.name(item).to_string())
-            })
-            .collect())
+        let mut parsed = parse(&raw(text), layout, Known { users: &users, items: &items }, false)?;
+        parsed.bad.check(std::path::Path::new("t"))?;
+        let (users, items, rows) = parsed.block.into_pairs();
+        let named = |(user, item)| (users.name(user).to_string(), items.name(item).to_string());
+        Ok(rows.into_iter().map(named).collect())
     }
 
     fn owned(rows: &[(&str, &str)]) -> Vec<(String, String)> {

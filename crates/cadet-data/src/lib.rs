@@ -1,8 +1,8 @@
-//! How do exposure logs, user features and labels get in, and tables out?
+//! How do exposure logs, user features and labels get in, and tables out, from files or from memory?
 //!
 //! Everything here streams: memory grows with the exposures and ids that are kept, never with the file.
 
-mod block;
+pub mod batches;
 pub mod cost;
 mod csv;
 mod cut;
@@ -15,7 +15,6 @@ pub mod labels;
 pub mod lists;
 pub mod movielens;
 mod ndjson;
-mod pages;
 pub mod pairs;
 mod parquet;
 mod rows;
@@ -29,15 +28,16 @@ pub mod users;
 pub mod write;
 mod write_parquet;
 
+pub use batches::push_batch;
+pub use cadet::log::Columns;
 pub use draft::Draft;
-pub use exposures::{
-    Columns, Cut, Log, Progress, ReadOptions, SourceInfo, Strangers, read_exposures, read_exposures_into,
-};
+pub use exposures::{Progress, Read, ReadOptions, Report, SourceInfo, read_exposures, read_exposures_into};
 pub use id_list::read_ids;
 pub use labels::{LabelColumn, Labels, read_labels};
 pub use lists::{List, ListOptions, Lists, read_lists};
 pub use pairs::{PairChunk, PairReader};
+pub use parquet::panics_are_caught;
 pub use skipped::{Skipped, SkippedRows};
 pub use titles::{Titles, read_titles};
-pub use users::{Aligned, UserOptions, UserTable, align, read_users};
+pub use users::{UserOptions, UserTable, read_users, users_of};
 pub use write::{Kind, TableWriter, Values};

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use cadet::log::Columns;
 use cadet::{At, Error, Result};
 
 use crate::csv::{Dialect, read_row};
-use crate::exposures::Columns;
 
 /// A film.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +202,9 @@ mod tests {
         put("movies.dat", b"90::Caf\xe9, The Invented (1999)::Drama|Musical\n");
         let paths = [dir.path().to_owned()];
         let log = read_exposures(&paths, &ReadOptions::default(), &|_| {}).unwrap();
-        assert_eq!((log.rows, log.users.len(), log.items.len()), (3, 2, 2));
+        let rows = log.report.rows;
+        let log = log.log;
+        assert_eq!((rows, log.users.len(), log.items.len()), (3, 2, 2));
         assert_eq!(log.items.name(1), IdRef::Int(77));
         let titles = titles(dir.path()).unwrap();
         assert_eq!(titles[0].title, "Café, The Invented (1999)");
@@ -225,7 +227,7 @@ mod tests {
         put("tags.csv", "userId,movieId,tag,timestamp\n");
         put("movies.csv", "movieId,title,genres\n90,\"Café, The Invented (1999)\",Comedy|Drama\n");
         let log = read_exposures(&[dir.path().to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
-        assert_eq!((log.rows, log.sources.len()), (1, 1));
+        assert_eq!((log.report.rows, log.report.sources.len()), (1, 1));
         assert_eq!(titles(dir.path()).unwrap()[0].title, "Café, The Invented (1999)");
         assert!(users(dir.path()).unwrap().is_empty());
     }

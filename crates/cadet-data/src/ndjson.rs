@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use cadet::log::block::{Extras, Known};
+use cadet::log::{self, is_weight};
 use cadet::{At, Hint, IdRef, Result};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::block::{Block, Extras, Known};
 use crate::cut::Raw;
-use crate::skipped::{Fault, Reason, clip, is_weight, nearest};
+use crate::skipped::{Fault, Reason, clip, nearest};
+use crate::stream::Parsed;
 use crate::time;
 
 /// What the wanted fields are called.
@@ -238,8 +240,9 @@ pub(crate) fn lines(raw: &Raw) -> impl Iterator<Item = (u64, &[u8])> {
 }
 
 /// Parses a block of rows.
-pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Block> {
-    let mut block = Block::new(skip_bad, Extras { weights: true, times: true, events: true });
+pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool) -> Result<Parsed> {
+    let mut parsed = Parsed::new(skip_bad, Extras { weights: true, times: true, events: true }, 0);
+    let Parsed { block, rows, bad } = &mut parsed;
     // What is not wanted has an empty name here, and is passed over below.
     let name = |name: &'_ Option<String>| name.clone().unwrap_or_default();
     let (weight, time, event) = (name(&layout.weight), name(&layout.time), name(&layout.event));
@@ -249,7 +252,7 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
         _ => &all[..],
     };
     for (number, line) in lines(raw) {
-        block.rows += 1;
+        *rows += 1;
         let mut values = [const { None }; 5];
         let row = pick(line, wanted, &mut values).and_then(|()| {
             let [user, item, weight, time, event] = &values;
@@ -279,7 +282,7 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
                 }
             }
             Err(fault) => {
-                if !block.bad.note(At::Line(number), fault) {
+                if !bad.note(At::Line(number), fault) {
                     break;
                 }
             }
@@ -291,7 +294,7 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
     if block.times.as_ref().is_some_and(|t| t.iter().all(|t| *t == 0)) {
         block.times = None;
     }
-    Ok(block)
+    Ok(parsed)
 }
 
 enum Id<'a> {
@@ -359,7 +362,7 @@ fn event_number(value: &Option<Value<'_>>, layout: &Layout, line: &[u8]) -> Resu
         return Ok(None);
     }
     let id = id(value, column, "event_col", line)?;
-    Ok(Some(time::event_number(id.borrow().to_string().as_bytes())))
+    Ok(Some(log::event_number(id.borrow().to_string().as_bytes())))
 }
 
 fn weigh(value: &Option<Value<'_>>, layout: &Layout) -> Result<f32, Fault> {

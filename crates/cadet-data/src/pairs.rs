@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cadet::log::Columns;
+use cadet::log::block::{Block, Known};
 use cadet::{IdRef, Ids, Result};
 
-use crate::block::{Block, Known};
-use crate::exposures::Columns;
 use crate::skipped::{BadRows, Skipped};
 use crate::source;
 use crate::stream::{Shape, Stream};
@@ -28,8 +28,9 @@ pub struct PairReader {
 struct Cut {
     users: Arc<Ids>,
     items: Arc<Ids>,
-    events: Vec<u64>,
-    /// How many of the events are gone.
+    /// (user, item) numbers within the two maps above.
+    rows: Vec<(u32, u32)>,
+    /// How many of the rows are gone.
     gone: usize,
 }
 
@@ -100,11 +101,11 @@ impl PairReader {
     /// The next pairs, at least one and at most `most`; `None` at the end.
     pub fn next_chunk(&mut self, most: usize) -> Result<Option<PairChunk>> {
         loop {
-            if let Some(Cut { users, items, events, gone }) = &mut self.block {
-                let left = &events[*gone..];
+            if let Some(Cut { users, items, rows, gone }) = &mut self.block {
+                let left = &rows[*gone..];
                 let taken = &left[..left.len().min(most.max(1))];
                 if !taken.is_empty() {
-                    let rows = taken.iter().map(|event| Block::own_numbers(*event)).collect();
+                    let rows = taken.to_vec();
                     let chunk = PairChunk { users: users.clone(), items: items.clone(), rows };
                     *gone += taken.len();
                     return Ok(Some(chunk));
@@ -112,9 +113,8 @@ impl PairReader {
                 self.block = None;
             }
             if let Some(block) = self.blocks.pop_front() {
-                let Block { events, users, items, .. } = block;
-                let (users, items) = (Arc::new(users.ids), Arc::new(items.ids));
-                self.block = Some(Cut { users, items, events, gone: 0 });
+                let (users, items, rows) = block.into_pairs();
+                self.block = Some(Cut { users: Arc::new(users), items: Arc::new(items), rows, gone: 0 });
                 continue;
             }
             if !self.next_wave()? {
@@ -146,11 +146,11 @@ impl PairReader {
         let known = Known { users: &nobody, items: &nobody };
         match stream.next(known, self.skip_bad, || {})? {
             Some(blocks) => {
-                for mut block in blocks {
-                    self.rows += block.rows;
-                    bad.merge(std::mem::take(&mut block.bad));
+                for parsed in blocks {
+                    self.rows += parsed.rows;
+                    bad.merge(parsed.bad);
                     bad.check(path)?;
-                    self.blocks.push_back(block);
+                    self.blocks.push_back(parsed.block);
                 }
             }
             None => {

@@ -6,14 +6,14 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use cadet::{At, Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowGroups};
 use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
-use parquet::basic::{Compression, Type};
+use parquet::basic::Compression;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
@@ -60,8 +60,8 @@ impl Table {
         self.fields.iter().map(|f| f.name().clone()).collect()
     }
 
-    pub(crate) fn data_type(&self, column: usize) -> &DataType {
-        self.fields[column].data_type()
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// How many rows each row group has.
@@ -112,34 +112,6 @@ impl Table {
             return Err(Error::data(self.path(), At::From(row + 1), what));
         }
         Ok(())
-    }
-
-    /// The pages of a column in a row group, where it is a flat one of signed integers and the footer says that none is null.
-    pub(crate) fn int_pages(&self, group: usize, column: usize) -> Option<IntPages<'_>> {
-        let width = match self.data_type(column) {
-            DataType::Int64 => 8,
-            DataType::Int32 => 4,
-            _ => return None,
-        };
-        let schema = self.metadata.file_metadata().schema_descr();
-        let leaf = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == column)?;
-        let about = schema.column(leaf);
-        let wanted = if width == 8 { Type::INT64 } else { Type::INT32 };
-        let (nullable, group) = (about.max_def_level() > 0, self.metadata.row_group(group));
-        let chunk = group.column(leaf);
-        let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
-        if about.physical_type() != wanted
-            || about.max_def_level() > 1
-            || about.max_rep_level() > 0
-            || (nullable && nulls != Some(0))
-        {
-            return None;
-        }
-        let pages = guard(self.path(), At::File, || {
-            let file = self.file.open().map_err(|e| ParquetError::External(Box::new(e)))?;
-            SerializedPageReader::new(Arc::new(file), chunk, group.num_rows() as usize, None)
-        });
-        Some(IntPages { pages: Checked(pages.ok()?), path: self.path(), width, nullable })
     }
 
     /// Refuses wanted columns that are packed in a way that is not built in.
@@ -256,22 +228,14 @@ fn check_sizes(metadata: &ParquetMetaData, length: u64, path: &Path) -> Result<(
 
 thread_local!(static GUARDED: Cell<bool> = const { Cell::new(false) });
 
-/// Keeps panics that [`guard`] turns into errors from being printed as well.
-fn hush() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            if !GUARDED.get() {
-                before(panic);
-            }
-        }));
-    });
+/// Whether this thread is in a piece of a library that was given a file and may panic over it: such a panic becomes an
+/// [`Error`]. A program whose panic hook asks this keeps it from being printed as well.
+pub fn panics_are_caught() -> bool {
+    GUARDED.get()
 }
 
 /// Runs a piece of the library; what it refuses, or panics on, is bad data.
 fn guard<T>(path: &Path, at: At, work: impl FnOnce() -> ParquetResult<T>) -> Result<T> {
-    hush();
     let before = GUARDED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(before);
@@ -349,23 +313,6 @@ impl Iterator for OneChunk {
 }
 
 impl PageIterator for OneChunk {}
-
-/// The pages of a column of integers.
-pub(crate) struct IntPages<'a> {
-    pages: Checked,
-    path: &'a Path,
-    /// Bytes in a value.
-    pub(crate) width: usize,
-    /// Whether values could be null.
-    pub(crate) nullable: bool,
-}
-
-impl IntPages<'_> {
-    /// The next page, `Some(None)` at the end, `None` where it cannot be read.
-    pub(crate) fn next(&mut self) -> Option<Option<Page>> {
-        guard(self.path, At::File, || self.pages.get_next_page()).ok()
-    }
-}
 
 /// Pages whose declared counts are possible; memory is set aside by these counts.
 struct Checked(SerializedPageReader<File>);

@@ -8,7 +8,7 @@ use arrow_array::types::{
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use cadet::{At, IdRef, Result};
 
@@ -105,23 +105,28 @@ type Each<'a> = &'a mut dyn FnMut(At, &[Cell<'_>]) -> Result<Result<(), Fault>>;
 
 /// Reads a table: `choose` picks columns among those found, `each` gets their cells, row by row.
 pub(crate) fn read(path: &Path, skip_bad: bool, choose: Choose<'_>, each: Each<'_>) -> Result<BadRows> {
+    noting(path, skip_bad, each, |each| match source::open(path)? {
+        Input::Parquet(file) => read_parquet(&Table::open(file)?, choose, each),
+        Input::Text(text) if text.format == Format::Ndjson => read_json(text, choose, each),
+        Input::Text(text) => read_csv(text, choose, each),
+    })
+}
+
+/// Reads rows and notes the bad ones, of which the first is an error unless they are to be skipped.
+fn noting(
+    path: &Path,
+    skip_bad: bool,
+    each: Each<'_>,
+    read: impl FnOnce(EachOrFault<'_>) -> Result<()>,
+) -> Result<BadRows> {
     let mut bad = BadRows::new(skip_bad);
-    let mut each = |at: At, cells: Result<&[Cell<'_>], Fault>| -> Result<()> {
-        let done = match cells {
-            Ok(cells) => each(at, cells)?,
-            Err(fault) => Err(fault),
-        };
-        if let Err(fault) = done {
+    read(&mut |at, cells| {
+        if let Err(fault) = cells.map_or_else(|fault| Ok(Err(fault)), |cells| each(at, cells))? {
             bad.note(at, fault);
             bad.check(path)?;
         }
         Ok(())
-    };
-    match source::open(path)? {
-        Input::Parquet(file) => read_parquet(&Table::open(file)?, choose, &mut each)?,
-        Input::Text(text) if text.format == Format::Ndjson => read_json(text, choose, &mut each)?,
-        Input::Text(text) => read_csv(text, choose, &mut each)?,
-    }
+    })?;
     Ok(bad)
 }
 
@@ -240,20 +245,35 @@ fn read_parquet(table: &Table, choose: Choose<'_>, each: EachOrFault<'_>) -> Res
     let places: Vec<usize> = chosen.iter().map(|c| columns.binary_search(c).unwrap_or_default()).collect();
     for group in 0..table.group_rows().len() {
         table.read_group(group, &columns, false, |first, batch| {
-            let mut lists: Vec<Vec<f64>> = vec![Vec::new(); places.len()];
-            for row in 0..batch.num_rows() {
-                for (list, place) in lists.iter_mut().zip(&places) {
-                    fill_list(batch.column(*place), row, list);
-                }
-                let cells: Vec<Cell<'_>> = places
-                    .iter()
-                    .zip(&lists)
-                    .map(|(place, list)| arrow_cell(batch.column(*place), row, list))
-                    .collect();
-                each(At::Row(first + row as u64 + 1), Ok(&cells))?;
-            }
+            read_batch(batch, &places, first, each)?;
             Ok(true)
         })?;
+    }
+    Ok(())
+}
+
+/// Reads a table in memory as [`read`] reads a file; its first row comes after so many others.
+pub(crate) fn read_table(
+    batch: &RecordBatch,
+    first: u64,
+    skip_bad: bool,
+    choose: Choose<'_>,
+    each: Each<'_>,
+) -> Result<BadRows> {
+    let names: Vec<String> = batch.schema().fields().iter().map(|f| f.name().clone()).collect();
+    let columns = choose(&names)?;
+    noting(Path::new(""), skip_bad, each, |each| read_batch(batch, &columns, first, each))
+}
+
+fn read_batch(batch: &RecordBatch, columns: &[usize], first: u64, each: EachOrFault<'_>) -> Result<()> {
+    let mut lists: Vec<Vec<f64>> = vec![Vec::new(); columns.len()];
+    for row in 0..batch.num_rows() {
+        for (list, column) in lists.iter_mut().zip(columns) {
+            fill_list(batch.column(*column), row, list);
+        }
+        let cells = columns.iter().zip(&lists);
+        let cells = cells.map(|(column, list)| arrow_cell(batch.column(*column), row, list));
+        each(At::Row(first + row as u64 + 1), Ok(&cells.collect::<Vec<_>>()))?;
     }
     Ok(())
 }
@@ -268,6 +288,9 @@ fn fill_list(column: &ArrayRef, row: usize, into: &mut Vec<f64>) {
         DataType::FixedSizeList(_, _) => column.as_fixed_size_list().value(row),
         _ => return,
     };
+    if let Some(floats) = values.as_primitive_opt::<Float32Type>().filter(|floats| floats.null_count() == 0) {
+        return into.extend(floats.values().iter().map(|value| f64::from(*value)));
+    }
     into.extend((0..values.len()).map(|i| match arrow_cell(&values, i, &[]) {
         Cell::Int(value) => value as f64,
         Cell::Large(value) => value as f64,
@@ -276,7 +299,8 @@ fn fill_list(column: &ArrayRef, row: usize, into: &mut Vec<f64>) {
     }));
 }
 
-fn arrow_cell<'a>(column: &'a ArrayRef, row: usize, list: &'a [f64]) -> Cell<'a> {
+/// A cell of an Arrow column; the numbers of a list were filled in before.
+pub(crate) fn arrow_cell<'a>(column: &'a dyn Array, row: usize, list: &'a [f64]) -> Cell<'a> {
     if column.is_null(row) {
         return Cell::Null;
     }
@@ -296,6 +320,15 @@ fn arrow_cell<'a>(column: &'a ArrayRef, row: usize, list: &'a [f64]) -> Cell<'a>
         DataType::Float32 => Cell::Float(column.as_primitive::<Float32Type>().value(row).into()),
         DataType::Float64 => Cell::Float(column.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8 => Cell::Str(column.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Cell::Str(column.as_string::<i64>().value(row)),
+        DataType::Utf8View => Cell::Str(column.as_string_view().value(row)),
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_any_dictionary();
+            match arrow_cell(dictionary.keys(), row, &[]) {
+                Cell::Int(key) => arrow_cell(dictionary.values(), key as usize, list),
+                _ => Cell::Nested,
+            }
+        }
         DataType::Binary => {
             std::str::from_utf8(column.as_binary::<i32>().value(row)).map_or(Cell::Nested, Cell::Str)
         }

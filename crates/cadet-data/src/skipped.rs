@@ -46,11 +46,6 @@ pub(crate) struct Fault {
     hint: Option<Box<Hint>>,
 }
 
-/// Whether this can be a weight: not so large or small that sums and squares of many go beyond what a float holds.
-pub(crate) fn is_weight(weight: f32) -> bool {
-    (1e-9..=1e9).contains(&weight)
-}
-
 impl Fault {
     pub(crate) fn new(reason: Reason, what: impl Into<String>) -> Self {
         Fault { reason, what: what.into(), hint: None }

@@ -124,16 +124,6 @@ pub fn iso(seconds: u32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60)
 }
 
-/// A number that stands for an event: the same for the same id, whether it was written as an integer or as text.
-/// FNV-1a, mixed once more. Models keep these numbers, so this must never change.
-pub(crate) fn event_number(id: &[u8]) -> u64 {
-    let mut h =
-        id.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    h ^ (h >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,11 +168,5 @@ mod tests {
             let time = day * 86_400 + day % 86_400;
             assert_eq!(parse(&iso(time)), Some(time));
         }
-    }
-
-    #[test]
-    fn events_have_numbers_that_stay() {
-        assert_eq!(event_number(b"e1"), event_number(b"e1"));
-        assert_eq!(event_number(b"12"), 0xdeda_4d81_5210_7906, "models keep these numbers");
     }
 }

@@ -1,4 +1,4 @@
-//! How are times and ids of events read from a Parquet column?
+//! How are times and ids of events read from an Arrow column?
 
 use std::fmt::Display;
 
@@ -10,21 +10,22 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, TimeUnit};
-use cadet::{At, Error, Hint, Result};
+use cadet::log::event_number;
 
-use crate::parquet::Table;
+use crate::rows::{Cell, arrow_cell};
 use crate::skipped::clip;
 use crate::time;
 
-/// Refuses a column whose type cannot be one of times.
-pub(crate) fn check_type(table: &Table, column: usize) -> Result<()> {
-    match table.data_type(column) {
-        DataType::Timestamp(..) | DataType::Date32 | DataType::Utf8 => Ok(()),
-        kind if kind.is_integer() || matches!(kind, DataType::Float32 | DataType::Float64) => Ok(()),
+/// What is wrong with a column of this type for times, if anything is.
+pub(crate) fn not_times(name: &str, kind: &DataType) -> Option<String> {
+    let is_text = |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    match kind {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Float32 | DataType::Float64 => None,
+        DataType::Dictionary(_, values) if is_text(values) => None,
+        kind if kind.is_integer() || is_text(kind) => None,
         kind => {
-            let name = clip(&table.names()[column]);
-            let what = format!("column {name} holds {kind}: times are timestamps, dates, integers or text");
-            Err(Error::data(table.path(), At::File, what).hinting(Hint::Unread("timestamp_col")))
+            let name = clip(name);
+            Some(format!("column {name} holds {kind}: times are timestamps, dates, integers or text"))
         }
     }
 }
@@ -102,13 +103,17 @@ pub(crate) fn read(column: &ArrayRef, bad: &mut dyn FnMut(usize, String)) -> Vec
             all::<UInt64Type>(column, bad, time, |value| value.to_string())
         }
         _ => {
-            let mut read = |row: usize| match text(column, row) {
-                _ if is_null(column, row) => 0,
-                Some(text) if text.trim().is_empty() => 0,
-                found => found.and_then(time::parse).unwrap_or_else(|| {
-                    bad(row, found.map_or_else(|| "not a time".to_owned(), clip));
+            let mut read = |row: usize| match arrow_cell(column, row, &[]) {
+                Cell::Null => 0,
+                Cell::Str(text) if text.trim().is_empty() => 0,
+                Cell::Str(text) => time::parse(text).unwrap_or_else(|| {
+                    bad(row, clip(text));
                     0
                 }),
+                _ => {
+                    bad(row, "not a time".to_owned());
+                    0
+                }
             };
             (0..column.len()).map(&mut read).collect()
         }
@@ -117,51 +122,11 @@ pub(crate) fn read(column: &ArrayRef, bad: &mut dyn FnMut(usize, String)) -> Vec
 
 /// The number of the event in a row; the column must be one of ids.
 pub(crate) fn event(column: &ArrayRef, row: usize) -> u64 {
-    match (int(column, row), text(column, row)) {
-        (Some(value), _) => time::event_number(value.to_string().as_bytes()),
-        (_, Some(text)) => time::event_number(text.as_bytes()),
-        _ => match column.data_type() {
-            DataType::UInt64 => {
-                let value = column.as_primitive::<UInt64Type>().value(row);
-                time::event_number(value.to_string().as_bytes())
-            }
-            _ => time::event_number(&[]),
-        },
-    }
-}
-
-fn is_null(column: &ArrayRef, row: usize) -> bool {
-    match column.as_dictionary_opt::<Int32Type>() {
-        Some(dictionary) => dictionary.keys().is_null(row),
-        None => column.is_null(row),
-    }
-}
-
-fn int(column: &ArrayRef, row: usize) -> Option<i64> {
-    Some(match column.data_type() {
-        DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
-        DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
-        DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
-        DataType::Int64 => column.as_primitive::<Int64Type>().value(row),
-        DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
-        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
-        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
-        DataType::UInt64 => i64::try_from(column.as_primitive::<UInt64Type>().value(row)).ok()?,
-        _ => return None,
-    })
-}
-
-fn text(column: &ArrayRef, row: usize) -> Option<&str> {
-    match column.data_type() {
-        DataType::Dictionary(..) => {
-            let dictionary = column.as_dictionary_opt::<Int32Type>()?;
-            let key = dictionary.keys().value(row) as usize;
-            let values = dictionary.values().as_string_opt::<i32>()?;
-            (key < values.len()).then(|| values.value(key))
-        }
-        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
-        DataType::Binary => std::str::from_utf8(column.as_binary::<i32>().value(row)).ok(),
-        _ => None,
+    match arrow_cell(column, row, &[]) {
+        Cell::Int(value) => event_number(value.to_string().as_bytes()),
+        Cell::Large(value) => event_number(value.to_string().as_bytes()),
+        Cell::Str(text) => event_number(text.as_bytes()),
+        _ => event_number(&[]),
     }
 }
 
@@ -176,6 +141,7 @@ mod tests {
     };
 
     use super::*;
+    use arrow_array::types::Int32Type;
 
     /// The times, and the rows that have none with what was found there.
     fn found(column: impl Array + 'static) -> (Vec<u32>, Vec<(usize, String)>) {

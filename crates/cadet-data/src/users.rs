@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use cadet::{At, Error, Hint, Ids, Instances, Result};
+use arrow_array::RecordBatch;
+use cadet::{At, Error, Ids, Instances, Result};
 
 use crate::rows::{self, Cell, finite};
-use crate::skipped::{Fault, Reason, Skipped, clip, listed, no_column, no_twins, one_column};
+use crate::skipped::{BadRows, Fault, Reason, Skipped, clip, listed, no_column, no_twins, one_column};
 
 /// More features than this are taken for a mistake.
 const MOST_FEATURES: usize = 1 << 20;
@@ -32,7 +33,7 @@ impl Default for UserOptions {
 /// Users with their features.
 #[derive(Debug, Clone)]
 pub struct UserTable {
-    /// The file they came from.
+    /// The file they came from; empty for tables in memory.
     pub path: PathBuf,
     /// The users, in file order.
     pub ids: Ids,
@@ -46,33 +47,80 @@ pub struct UserTable {
 
 /// Reads users' features from CSV, NDJSON or Parquet.
 pub fn read_users(path: &Path, options: &UserOptions) -> Result<UserTable> {
-    let mut found = Found::default();
-    // Both closures below need it, but never at the same time.
-    let columns = std::cell::RefCell::new(Vec::new());
-    let mut choose = |names: &[String]| {
-        let chosen = choose(path, options, names)?;
-        *columns.borrow_mut() = chosen.iter().map(|i| names[*i].clone()).collect();
-        Ok(chosen)
+    let mut reading = Reading::new(path, options);
+    let bad = {
+        // Both closures need it, but never at the same time.
+        let reading = std::cell::RefCell::new(&mut reading);
+        let mut choose = |names: &[String]| reading.borrow_mut().choose(names);
+        let mut each = |at: At, cells: &[Cell<'_>]| reading.borrow_mut().add(at, cells);
+        rows::read(path, options.skip_bad, &mut choose, &mut each)?
     };
-    let mut each = |at: At, cells: &[Cell<'_>]| found.add(at, cells, &columns.borrow());
-    let bad = rows::read(path, options.skip_bad, &mut choose, &mut each)?;
     let mut skipped = Skipped::default();
     bad.report(path, &mut skipped);
-    if found.ids.is_empty() {
-        let what = match skipped.reasons.first() {
-            None => "no rows: expected at least one user".to_owned(),
-            Some(reason) => format!("no good rows; the first bad one: {}", reason.first),
-        };
-        return Err(Error::data(path, At::File, what));
+    reading.end(skipped)
+}
+
+/// The same from tables in memory, all of the same columns: a batch of numeric columns, or of one vector column beside the
+/// ids. Rows are counted from 1, over all of them.
+pub fn users_of<'a>(
+    batches: impl IntoIterator<Item = &'a RecordBatch>,
+    options: &UserOptions,
+) -> Result<UserTable> {
+    let mut reading = Reading::new(Path::new(""), options);
+    let (mut bad, mut first) = (BadRows::new(options.skip_bad), 0);
+    for batch in batches {
+        let reading = std::cell::RefCell::new(&mut reading);
+        let mut choose = |names: &[String]| reading.borrow_mut().choose(names);
+        let mut each = |at: At, cells: &[Cell<'_>]| reading.borrow_mut().add(at, cells);
+        bad.merge(rows::read_table(batch, first, options.skip_bad, &mut choose, &mut each)?);
+        first += batch.num_rows() as u64;
     }
-    let columns = columns.into_inner();
-    let names = match found.vectors {
-        true => (0..found.width).map(|i| format!("{}_{i}", columns[1])).collect(),
-        false => columns[1..].to_vec(),
-    };
-    let features = Instances::new(found.width, found.values)?.with_names(names)?;
-    let columns = columns[1..].to_vec();
-    Ok(UserTable { path: path.to_owned(), ids: found.ids, features, columns, skipped })
+    let mut skipped = Skipped::default();
+    bad.report(Path::new(""), &mut skipped);
+    reading.end(skipped)
+}
+
+/// A table of users on its way in.
+struct Reading<'a> {
+    path: &'a Path,
+    options: &'a UserOptions,
+    /// The columns that were chosen, the ids first.
+    columns: Vec<String>,
+    found: Found,
+}
+
+impl<'a> Reading<'a> {
+    fn new(path: &'a Path, options: &'a UserOptions) -> Self {
+        Reading { path, options, columns: Vec::new(), found: Found::default() }
+    }
+
+    fn choose(&mut self, names: &[String]) -> Result<Vec<usize>> {
+        let chosen = choose(self.path, self.options, names)?;
+        self.columns = chosen.iter().map(|i| names[*i].clone()).collect();
+        Ok(chosen)
+    }
+
+    fn add(&mut self, at: At, cells: &[Cell<'_>]) -> Result<Result<(), Fault>> {
+        self.found.add(at, cells, &self.columns)
+    }
+
+    fn end(self, skipped: Skipped) -> Result<UserTable> {
+        let Reading { path, mut columns, found, .. } = self;
+        if found.ids.is_empty() {
+            let what = match skipped.reasons.first() {
+                None => "no rows: expected at least one user".to_owned(),
+                Some(reason) => format!("no good rows; the first bad one: {}", reason.first),
+            };
+            return Err(Error::data(path, At::File, what));
+        }
+        columns.remove(0);
+        let names = match found.vectors {
+            true => (0..found.width).map(|i| format!("{}_{i}", columns[0])).collect(),
+            false => columns.clone(),
+        };
+        let features = Instances::new(found.width, found.values)?.with_names(names)?;
+        Ok(UserTable { path: path.to_owned(), ids: found.ids, features, columns, skipped })
+    }
 }
 
 fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<usize>> {
@@ -205,45 +253,6 @@ impl Found {
     }
 }
 
-/// Features brought into the order of a log's users.
-#[derive(Debug, Clone)]
-pub struct Aligned {
-    /// One row a user of the log; zeros for those that are missing.
-    pub features: Instances,
-    /// The users of the log that the table does not know, ascending: leave them out.
-    pub missing: Vec<u32>,
-}
-
-/// Brings features into the order of the log's users. A user without features is an error, or with
-/// `skip_bad` one of the missing.
-pub fn align(table: &UserTable, users: &Ids, skip_bad: bool) -> Result<Aligned> {
-    let width = table.features.width();
-    let mut values = Vec::with_capacity(users.len() * width);
-    let mut missing = Vec::new();
-    for user in 0..users.len() as u32 {
-        match table.ids.get(users.name(user)) {
-            Some(row) => values.extend_from_slice(table.features.row(row)),
-            None => {
-                missing.push(user);
-                values.resize(values.len() + width, 0.0);
-            }
-        }
-    }
-    if let Some(first) = missing.first()
-        && (!skip_bad || missing.len() == users.len())
-    {
-        let what = format!(
-            "no features for user {}, {} of {} users in all: add them",
-            clip(&users.name(*first).to_string()),
-            missing.len(),
-            users.len()
-        );
-        return Err(Error::data(&table.path, At::File, what).hinting(Hint::SkipBad));
-    }
-    let features = Instances::new(width, values)?.with_names(table.features.names().to_vec())?;
-    Ok(Aligned { features, missing })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,19 +312,5 @@ mod tests {
             fault("a.csv", "user_id,v,x\n1,[1],2\n"),
             " line 2: v is a vector: a vector must be the only feature, choose the columns to use"
         );
-    }
-
-    #[test]
-    fn rows_follow_the_log() {
-        let table = read("a.csv", "user_id,x\n1,10\n2,20\n3,30\n", &UserOptions::default()).unwrap();
-        let mut users = Ids::new();
-        for name in [3, 1] {
-            users.intern(IdRef::Int(name)).unwrap();
-        }
-        assert_eq!(align(&table, &users, false).unwrap().features.values(), [30.0, 10.0]);
-        users.intern(IdRef::Int(9)).unwrap();
-        let error = align(&table, &users, false).unwrap_err().to_string();
-        assert!(error.contains("no features for user 9, 1 of 3 users in all"), "{error}");
-        assert_eq!(align(&table, &users, true).unwrap().missing, [2]);
     }
 }

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use cadet::log::{Built, LogBuilder, LogOptions};
 use cadet::{IdRef, TaskId};
 use cadet_data::{
-    Columns, Kind, Log, PairReader, ReadOptions, TableWriter, UserOptions, Values, read_exposures,
+    Columns, Kind, PairReader, Read, ReadOptions, TableWriter, UserOptions, Values, read_exposures,
     read_exposures_into, read_users,
 };
 use proptest::prelude::*;
@@ -24,15 +25,21 @@ fn write(path: &Path, rows: &[(IdRef<'_>, IdRef<'_>)]) {
     writer.finish().unwrap();
 }
 
-fn read(path: &Path) -> Log {
+fn read(path: &Path) -> Read {
     read_exposures(&[path.to_owned()], &ReadOptions::default(), &|_| {}).unwrap()
 }
 
-fn assert_same(a: &Log, b: &Log) {
-    assert_eq!(a.users.names(), b.users.names());
-    assert_eq!(a.items.names(), b.items.names());
-    assert_eq!(a.exposures, b.exposures);
-    assert_eq!(a.rows, b.rows);
+fn built(options: LogOptions, path: &Path) -> Built {
+    let mut builder = LogBuilder::new(options);
+    read_exposures_into(&mut builder, &[path.to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
+    builder.build().unwrap()
+}
+
+fn assert_same(a: &Read, b: &Read) {
+    assert_eq!(a.log.users.names(), b.log.users.names());
+    assert_eq!(a.log.items.names(), b.log.items.names());
+    assert_eq!(a.log.exposures, b.log.exposures);
+    assert_eq!(a.report.rows, b.report.rows);
 }
 
 /// Rows that look random: (user, item).
@@ -50,13 +57,13 @@ fn every_format_gives_the_same_log() {
     let ints: Vec<_> = numbers.iter().map(|(u, i)| (IdRef::Int(*u), IdRef::Int(*i))).collect();
     let texts: Vec<_> = names.iter().map(|(u, i)| (IdRef::Str(u), IdRef::Str(i))).collect();
     for rows in [ints, texts] {
-        let mut first: Option<Log> = None;
+        let mut first: Option<Read> = None;
         for ending in ENDINGS {
             let path = dir.path().join(format!("log.{ending}"));
             write(&path, &rows);
             let log = read(&path);
-            assert_eq!((log.rows, log.exposures.event_count()), (150_000, 150_000), "{ending}");
-            assert_eq!(log.users.name(0), rows[0].0);
+            assert_eq!((log.report.rows, log.log.exposures.event_count()), (150_000, 150_000), "{ending}");
+            assert_eq!(log.log.users.name(0), rows[0].0);
             assert_same(first.get_or_insert_with(|| log.clone()), &log);
         }
     }
@@ -80,7 +87,7 @@ fn the_number_of_threads_does_not_matter() {
         // First appearance decides the numbers.
         let mut next = 0;
         for (user, _) in &rows {
-            let number = one.users.get(*user).unwrap();
+            let number = one.log.users.get(*user).unwrap();
             assert!(number <= next);
             next = next.max(number + 1);
         }
@@ -100,17 +107,13 @@ fn several_files_a_folder_and_known_ids() {
     put("notes.md", "not a log");
     let files = read_exposures(&[a.clone(), b], &ReadOptions::default(), &|_| {}).unwrap();
     assert_same(&files, &read(dir.path()));
-    assert_eq!(files.sources.len(), 2);
-    assert_eq!(files.sources[0].bytes, 26);
-    assert_eq!(files.exposures.mass(TaskId(2)), 2.5);
-    let again = read_exposures_into(
-        files.users.clone(),
-        files.items.clone(),
-        &[put("c.csv", "item_id,user_id\n80,9\n80,7\n80,7\n")],
-        &ReadOptions::default(),
-        &|_| {},
-    )
-    .unwrap();
+    assert_eq!(files.report.sources.len(), 2);
+    assert_eq!(files.report.sources[0].bytes, 26);
+    assert_eq!(files.log.exposures.mass(TaskId(2)), 2.5);
+    let mut builder = LogBuilder::with_ids(files.log.users, files.log.items, LogOptions::default());
+    let more = put("c.csv", "item_id,user_id\n80,9\n80,7\n80,7\n");
+    read_exposures_into(&mut builder, &[more], &ReadOptions::default(), &|_| {}).unwrap();
+    let again = builder.finish().unwrap();
     assert_eq!((again.users.len(), again.items.len()), (3, 3));
     assert_eq!(again.users.name(2), IdRef::Int(9));
     assert_eq!(again.exposures.audience(TaskId(1)).times_seen(0), 2);
@@ -124,7 +127,7 @@ fn columns_can_have_other_names() {
     let columns =
         Columns { user: "who".into(), item: "what".into(), weight: Some("w".into()), ..Columns::default() };
     let options = ReadOptions { columns, ..ReadOptions::default() };
-    let log = read_exposures(&[path], &options, &|_| {}).unwrap();
+    let log = read_exposures(&[path], &options, &|_| {}).unwrap().log;
     assert_eq!(log.exposures.mass(TaskId(0)), 3.0);
 }
 
@@ -151,6 +154,7 @@ fn parquet_weights_of_any_numeric_type() {
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         let log = read(&path);
+        let log = log.log;
         assert_eq!(log.exposures.mass(TaskId(0)), 3.0);
         assert_eq!(log.users.name(0), IdRef::Str("18446744073709551615"));
         assert_eq!(log.items.name(0), IdRef::Int(-4));
@@ -168,7 +172,7 @@ fn all_members_of_a_gzip_file_are_read() {
         file.write_all(&member.finish().unwrap()).unwrap();
     }
     drop(file);
-    assert_eq!(read(&path).rows, 3);
+    assert_eq!(read(&path).report.rows, 3);
 }
 
 #[test]
@@ -233,7 +237,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(&back, &rows, "{}", ending);
-            prop_assert_eq!(read(&path).exposures.event_count(), rows.len() as u64);
+            prop_assert_eq!(read(&path).log.exposures.event_count(), rows.len() as u64);
         }
     }
 
@@ -255,7 +259,7 @@ proptest! {
 
 #[test]
 fn times_and_events_are_read_from_every_format() {
-    use cadet_data::Cut;
+    use cadet::log::{Cut, Future};
     let dir = tempfile::tempdir().unwrap();
     let times = ["2026-01-05T00:00:00Z", "2026-01-02T12:00:00Z", "", "2026-01-05T00:00:00Z"];
     let seconds = [1_767_571_200u32, 1_767_355_200, 0, 1_767_571_200];
@@ -288,25 +292,23 @@ fn times_and_events_are_read_from_every_format() {
     let mut numbers = Vec::new();
     for name in ["a.csv", "a.ndjson", "a.parquet", "ints.csv"] {
         let path = dir.path().join(name);
-        let log = read(&path);
+        let Read { log, tally, .. } = read(&path);
         let first = log.exposures.audience(cadet::TaskId(0));
         assert_eq!((first.times_seen(0), first.last_seen(0)), (2, seconds[0]), "{name}");
         assert_eq!(log.exposures.audience(cadet::TaskId(1)).last_seen(1), 0, "{name}");
         assert_eq!(log.latest, seconds[0]);
         if name != "ints.csv" {
-            assert_eq!((log.repeated, log.events.len()), (1, 3), "{name}");
+            assert_eq!((tally.repeated, log.events.len()), (1, 3), "{name}");
             numbers.push(log.events.clone());
-            let seen = ReadOptions { seen: log.events, ..ReadOptions::default() };
-            let again = read_exposures(std::slice::from_ref(&path), &seen, &|_| {}).unwrap();
-            assert_eq!((again.repeated, again.exposures.len()), (4, 0), "{name}");
+            let again = built(LogOptions { seen: log.events, ..LogOptions::default() }, &path);
+            assert_eq!((again.tally.repeated, again.log.exposures.len()), (4, 0), "{name}");
         }
-        let cut = ReadOptions { cut: Some(Cut::At(seconds[0])), ..ReadOptions::default() };
-        let split = read_exposures(std::slice::from_ref(&path), &cut, &|_| {}).unwrap();
-        let (future, from) = split.future.unwrap();
-        assert_eq!((split.exposures.event_count(), future.event_count(), from), (2, 1, seconds[0]), "{name}");
-        let aged = ReadOptions { half_life: Some(2.5), ..ReadOptions::default() };
-        let aged = read_exposures(std::slice::from_ref(&path), &aged, &|_| {}).unwrap();
-        assert_eq!(aged.exposures.audience(cadet::TaskId(0)).weight(0), 1.5, "{name}");
+        let split = built(LogOptions { cut: Some(Cut::At(seconds[0])), ..LogOptions::default() }, &path);
+        let Future { exposures: future, from } = split.future.unwrap();
+        let past = split.log.exposures.event_count();
+        assert_eq!((past, future.event_count(), from), (2, 1, seconds[0]), "{name}");
+        let aged = built(LogOptions { half_life: Some(2.5), ..LogOptions::default() }, &path);
+        assert_eq!(aged.log.exposures.audience(cadet::TaskId(0)).weight(0), 1.5, "{name}");
     }
     assert!(numbers.windows(2).all(|w| w[0] == w[1]), "an event has one number, whatever the format");
     let untimed = ReadOptions {
@@ -314,5 +316,6 @@ fn times_and_events_are_read_from_every_format() {
         ..ReadOptions::default()
     };
     let plain = read_exposures(&[dir.path().join("a.csv")], &untimed, &|_| {}).unwrap();
-    assert_eq!((plain.exposures.last(), plain.repeated, plain.exposures.event_count()), (None, 0, 4));
+    let exposures = plain.log.exposures;
+    assert_eq!((exposures.last(), plain.tally.repeated, exposures.event_count()), (None, 0, 4));
 }

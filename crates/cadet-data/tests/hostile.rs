@@ -184,7 +184,7 @@ fn the_good_files_are_read() {
         let path = dir.path().join("a.parquet");
         std::fs::write(&path, bytes).unwrap();
         let options = ReadOptions { skip_bad: true, ..ReadOptions::default() };
-        let log = read_exposures(&[path], &options, &|_| {}).unwrap();
+        let log = read_exposures(&[path], &options, &|_| {}).unwrap().report;
         assert_eq!((log.rows, log.skipped.total), (300, if i < 4 { 0 } else { 18 }));
     }
 }

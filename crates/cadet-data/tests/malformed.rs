@@ -249,15 +249,16 @@ fn bad_rows_are_skipped_and_counted_broken_files_are_not() {
     let options = ReadOptions { skip_bad: true, ..ReadOptions::default() };
     let read = |name: &str| read_exposures(&[folder().join(name)], &options, &|_| {});
     let log = read("ragged_short.csv").unwrap();
-    assert_eq!((log.rows, log.exposures.len(), log.skipped.total), (2, 1, 1));
-    let reason = &log.skipped.reasons[0];
+    let report = log.report;
+    assert_eq!((report.rows, log.log.exposures.len(), report.skipped.total), (2, 1, 1));
+    let reason = &report.skipped.reasons[0];
     assert_eq!((reason.reason.as_str(), reason.rows), ("wrong number of fields", 1));
     assert!(reason.first.ends_with("ragged_short.csv line 3: expected 3 fields, found 2"));
     for name in ["nan_weight.csv", "nan_weight.parquet", "null_id.parquet", "empty_id.parquet"] {
-        assert_eq!(read(name).unwrap().skipped.total, 1, "{name}");
+        assert_eq!(read(name).unwrap().report.skipped.total, 1, "{name}");
     }
     for name in ["float_id.ndjson", "missing_key.ndjson", "bad_utf8.ndjson"] {
-        assert_eq!(read(name).unwrap().skipped.total, 1, "{name}");
+        assert_eq!(read(name).unwrap().report.skipped.total, 1, "{name}");
     }
     for name in ["truncated.csv.gz", "truncated.parquet", "float_id.parquet", "header_only.csv"] {
         assert!(read(name).is_err(), "{name}");

@@ -65,6 +65,13 @@ impl Hint {
     }
 }
 
+/// `log.csv line 3: `, for rows in memory `row 3: `.
+fn place(path: &Path, at: At) -> String {
+    let place = format!("{}{at}", path.display());
+    let place = if path.as_os_str().is_empty() { place.trim_start() } else { &place };
+    if place.is_empty() { String::new() } else { format!("{place}: ") }
+}
+
 fn worded(hints: &[Hint], typed: &dyn Fn(&str) -> String) -> String {
     hints.iter().map(|hint| hint.worded(typed)).collect()
 }
@@ -73,9 +80,9 @@ fn worded(hints: &[Hint], typed: &dyn Fn(&str) -> String) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The input is wrong: mend the file, or skip the row.
-    #[error("{}{at}: {what}{}", path.display(), worded(hints, &str::to_owned))]
+    #[error("{}{what}{}", place(path, *at), worded(hints, &str::to_owned))]
     Data {
-        /// The file that was read.
+        /// The file that was read; empty for rows in memory.
         path: PathBuf,
         /// The place in it.
         at: At,
@@ -160,6 +167,11 @@ impl Error {
         Error::Data { path: path.as_ref().to_owned(), at, what: what.into(), hints: Vec::new() }
     }
 
+    /// A [`Error::Data`] about a row in memory, counted from 1.
+    pub fn row(row: u64, what: impl Into<String>) -> Self {
+        Error::data("", At::Row(row), what)
+    }
+
     /// The same, with something that would help where it is about data.
     pub fn hinting(mut self, hint: Hint) -> Self {
         if let Error::Data { hints, .. } = &mut self {
@@ -172,7 +184,7 @@ impl Error {
     pub fn worded(&self, typed: impl Fn(&str) -> String) -> String {
         match self {
             Error::Data { path, at, what, hints } => {
-                format!("{}{at}: {what}{}", path.display(), worded(hints, &typed))
+                format!("{}{what}{}", place(path, *at), worded(hints, &typed))
             }
             Error::Config { field, why } => format!("{}: {why}", typed(field)),
             other => other.to_string(),
@@ -210,6 +222,8 @@ mod tests {
             "log.csv line 3: no field user_id; is it reader? then pass <user_col> reader (<skip_bad> leaves such rows out)"
         );
         assert_eq!(error.to_string(), error.worded(str::to_owned));
+        assert_eq!(Error::row(3, "no user").to_string(), "row 3: no user");
+        assert_eq!(Error::data("", At::File, "no column").worded(typed), "no column");
         assert_eq!(Error::config("max_seen", "too few").worded(typed), "<max_seen>: too few");
     }
 }

@@ -5,11 +5,12 @@ use cadet::ask::Scorer;
 use cadet::ask::Users;
 use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
 use cadet::judge::verdict::Judgement;
+use cadet::log::{Built, Cut, Future, LogBuilder, LogOptions};
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::{At, Error, Exposures, Ids, Instances, fit};
 use cadet_data::time::{self, iso};
-use cadet_data::{Cut, Log, ReadOptions, read_exposures};
+use cadet_data::{ReadOptions, read_exposures_into};
 use serde_json::json;
 
 use super::eval::{given, of_data, text, write_items};
@@ -33,49 +34,42 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     }
     let settings = &model.manifest().settings;
     let settings = Settings { seed: global.seed.unwrap_or(settings.seed), future: false, ..settings.clone() };
-    let options = ReadOptions {
-        columns: columns(&args.log, &args.events),
-        skip_bad: args.log.skip_bad,
+    let options = LogOptions {
         half_life: settings.half_life,
         cut: Some(parse(cut)?),
+        described_users_only: true,
+        ..LogOptions::default()
+    };
+    let mut builder = LogBuilder::new(options);
+    let files = ReadOptions {
+        columns: columns(&args.log, &args.events),
+        skip_bad: args.log.skip_bad,
         ..ReadOptions::default()
     };
-    let log = read_exposures(&args.data, &options, &|_| {}).map_err(|e| args.log.hint(e))?;
-    output::warn_skipped(&log.skipped);
-    let Log { users, items, exposures: past, future: Some((future, from)), latest, sources, .. } = log else {
+    let report =
+        read_exposures_into(&mut builder, &args.data, &files, &|_| {}).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&report.skipped);
+    if let Some((ids, features)) = described(args, model)? {
+        builder.users(ids, features)?;
+    }
+    let Built { log, future, tally } = builder.build()?;
+    let Some(Future { exposures: future, from }) = future else {
         return Err(Error::config("--by-time", "the data were not split").into());
     };
-    let place = &args.data[0];
-    if past.is_empty() || future.is_empty() {
+    if tally.users_without_features > 0 {
+        tracing::warn!(
+            "{} users have no features and are left out: give --users",
+            count(tally.users_without_features)
+        );
+    }
+    if log.exposures.is_empty() || future.is_empty() {
         let what = format!(
             "nothing happened {} {}: choose another cut",
-            if past.is_empty() { "before" } else { "from" },
+            if log.exposures.is_empty() { "before" } else { "from" },
             iso(from)
         );
-        return Err(Error::data(place, At::File, what).into());
+        return Err(Error::data(&args.data[0], At::File, what).into());
     }
-    let sources = sources.iter().map(|s| s.path.display().to_string()).collect();
-    let (users, features, keep) = known(args, model, users)?;
-    let log = cadet::Log {
-        users,
-        items,
-        exposures: past,
-        features,
-        feature_columns: Vec::new(),
-        sources,
-        events: Vec::new(),
-        latest,
-    };
-    let (log, future) = match keep.iter().all(|k| *k) {
-        true => (log, future),
-        false => {
-            tracing::warn!(
-                "{} users have no features and are left out: give --users",
-                count(keep.iter().filter(|k| !**k).count())
-            );
-            (log.keep_users(&keep)?, future.keep_instances(&keep))
-        }
-    };
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
     let fitted = fit(log, &settings, &mut Watcher::new(None, false))?;
 
@@ -145,30 +139,26 @@ fn parse(cut: &str) -> Result<Cut> {
     })?)
 }
 
-/// The users of a log with the features that the model or --users has for them, and whether it has any.
-fn known(args: &Eval, model: &Model, users: Ids) -> Result<(Ids, Option<Instances>, Vec<bool>)> {
+/// Users with the features that --users or else the model has for them; `None` where features are learned.
+fn described(args: &Eval, model: &Model) -> Result<Option<(Ids, Instances)>> {
     if model.factors().is_some() && args.users.is_none() {
-        let all = vec![true; users.len()];
-        return Ok((users, None, all));
+        return Ok(None);
     }
     // The closed form is of the whole log, and the past must not know it: the columns that were given alone.
     let width = model.standard().mean.len();
-    let mut given = given(args, model)?;
-    if let Some((_, x)) = &mut given {
-        model.standard().apply(x)?;
+    let (mut ids, mut rows) = (Ids::new(), Vec::new());
+    if let Some((given, mut x)) = given(args, model)? {
+        model.standard().apply(&mut x)?;
+        (0..x.len() as u32).for_each(|u| rows.extend_from_slice(&x.row(u)[..width]));
+        ids = given;
     }
-    let (mut rows, mut keep) = (Vec::new(), Vec::new());
-    for user in 0..users.len() as u32 {
-        let name = users.name(user);
-        let now = given.as_ref().and_then(|(ids, x)| Some(&x.row(ids.get(name)?)[..width]));
-        let row = now.or_else(|| Some(&model.features(model.users().get(name)?)[..width]));
-        keep.push(row.is_some());
-        match row {
-            Some(row) => rows.extend_from_slice(row),
-            None => rows.resize(rows.len() + width, 0.0),
+    for (user, id) in (0u32..).zip(model.users().iter()) {
+        let before = ids.len();
+        if ids.intern(id)? as usize == before {
+            rows.extend_from_slice(&model.features(user)[..width]);
         }
     }
-    Ok((users, Some(Instances::new(width, rows)?), keep))
+    Ok(Some((ids, Instances::new(width, rows)?)))
 }
 
 /// Users who saw anything, among those allowed.

@@ -9,12 +9,12 @@ use cadet::judge::evaluate::{
 };
 use cadet::judge::verdict::Judgement;
 use cadet::log::split::Part;
+use cadet::log::{Log, LogBuilder, LogOptions};
 use cadet::metrics::Summary;
 use cadet::model::{Model, Standing};
 use cadet::{At, Error, IdRef, Ids, Instances, Names, TaskId, store};
 use cadet_data::{
-    Kind, LabelColumn, Labels, Log, ReadOptions, TableWriter, Values, movielens, read_exposures_into,
-    read_labels,
+    Kind, LabelColumn, Labels, ReadOptions, TableWriter, Values, movielens, read_exposures_into, read_labels,
 };
 use serde_json::json;
 
@@ -31,15 +31,18 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let columns = columns(&args.log, &args.events);
     let half_life = model.manifest().settings.half_life;
     let now = half_life.map(|_| model.manifest().data.latest);
-    let options =
-        ReadOptions { columns, skip_bad: args.log.skip_bad, half_life, now, ..ReadOptions::default() };
+    let options = LogOptions { half_life, now, ..LogOptions::default() };
+    let (users, items) = (model.users().to_ids(), model.items().to_ids());
+    let mut builder = LogBuilder::with_ids(users, items, options);
+    let files = ReadOptions { columns, skip_bad: args.log.skip_bad, ..ReadOptions::default() };
     let bar = output::bar("reading", None);
-    let log = read_exposures_into(model.users().to_ids(), model.items().to_ids(), &args.data, &options, &|p| {
+    let report = read_exposures_into(&mut builder, &args.data, &files, &|p| {
         bar.set_message(format!("{} rows", output::count(p.rows)));
     })
     .map_err(|e| args.log.hint(e))?;
     bar.finish_and_clear();
-    output::warn_skipped(&log.skipped);
+    output::warn_skipped(&report.skipped);
+    let log = builder.finish()?;
     let held = hold_out(&model, &log, args)?;
     let measured = measured(&model, &held);
     let found = held.evaluate(&model, &log, &measured, seed).map_err(|e| of_data(e, args))?;

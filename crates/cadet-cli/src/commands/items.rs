@@ -3,12 +3,13 @@
 use anyhow::Result;
 use cadet::arrive::{Added, Arrivals, arrive, fine_tune};
 use cadet::learn::trainer::{Signal, Watch};
+use cadet::log::{Built, LogBuilder, LogOptions, Tally};
 use cadet::model::{Model, Standing};
 use cadet::{IdRef, Ids, Instances, TaskId, store};
-use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
+use cadet_data::{Read, ReadOptions, SourceInfo, read_exposures_into, read_ids};
 use serde_json::json;
 
-use super::{columns, core_log, users};
+use super::{columns, users};
 use crate::args::{Global, ItemsAdd};
 use crate::output::{self, count, many};
 
@@ -21,17 +22,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         None => None,
     };
     warn_changed(&model, users.as_ref());
-    let read = read(args, &model, users.as_ref().map(|(ids, _)| ids))?;
-    let news = News {
-        had_ids: model.event_count() > 0,
-        had_others: (model.event_count() as u64) < model.seen().event_count(),
-        twice: read.exposures.event_count() - read.exposures.len() as u64,
-        repeated: read.repeated,
-        without_ids: read.without_ids,
-        strangers: read.strangers,
-        sources: read.sources.clone(),
-    };
-    let mut log = core_log(read);
+    let Read { mut log, tally, report } = read(args, &model, users.as_ref().map(|(ids, _)| ids))?;
     log.sources.extend(args.items.iter().chain(&args.users).map(|path| path.display().to_string()));
     if let Some(path) = &args.items {
         let (listed, skipped) = read_ids(path, &args.log.item_col, "item_col", args.log.skip_bad)
@@ -42,13 +33,20 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         }
         log.exposures = log.exposures.widened(log.items.len(), log.users.len());
     }
+    let news = News {
+        had_ids: model.event_count() > 0,
+        had_others: (model.event_count() as u64) < model.seen().event_count(),
+        twice: log.exposures.event_count() - log.exposures.len() as u64,
+        tally,
+        sources: report.sources,
+    };
     let users = users.as_ref().map(|(ids, features)| (ids, features));
     let (mut model, added) = arrive(&model, Arrivals { log: &log, users })?;
     news.warn(&added);
-    let News { repeated, strangers, .. } = news;
-    if strangers.rows > 0 {
+    if tally.unknown_user_rows > 0 {
         model = model.with_manifest(|m| {
-            m.added.iter_mut().last().into_iter().for_each(|a| a.unknown_user_events += strangers.rows);
+            let last = m.added.last_mut().into_iter();
+            last.for_each(|addition| addition.unknown_user_events += tally.unknown_user_rows);
         });
     }
     let mut tuned = None;
@@ -71,10 +69,10 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             "no_exposure": added.empty.len(),
             "trained_again": added.trained_again,
             "events": added.events,
-            "repeated_events": repeated,
+            "repeated_events": tally.repeated,
             "known_pairs": added.known_pairs,
-            "unknown_users": strangers.users,
-            "unknown_user_events": strangers.rows,
+            "unknown_users": tally.unknown_users,
+            "unknown_user_events": tally.unknown_user_rows,
             "fine_tuned": tuned.as_ref().map(|h| h.epochs.len()),
         }));
     }
@@ -109,18 +107,17 @@ struct News {
     had_others: bool,
     /// Events beyond the first of a pair.
     twice: u64,
-    repeated: u64,
-    without_ids: u64,
-    strangers: Strangers,
+    tally: Tally,
     sources: Vec<SourceInfo>,
 }
 
 impl News {
     /// Says what was left out, and what may have counted twice.
     fn warn(&self, added: &Added) {
-        let News { had_ids, had_others, twice, repeated, without_ids, strangers, sources } = self;
-        if *repeated > 0 {
-            tracing::warn!("left out {} whose event_id was there before", many(*repeated, "row"));
+        let News { had_ids, had_others, twice, tally, sources } = self;
+        let Tally { repeated, without_ids, .. } = *tally;
+        if repeated > 0 {
+            tracing::warn!("left out {} whose event_id was there before", many(repeated, "row"));
         }
         for source in sources.iter().filter(|s| s.all_repeated) {
             tracing::warn!(
@@ -128,26 +125,26 @@ impl News {
                 source.path.display()
             );
         }
-        if *without_ids > 0 && *had_ids {
+        if without_ids > 0 && *had_ids {
             tracing::warn!(
                 "{} here without an event_id, which earlier exposures had: what comes without one counts again if it comes again",
-                many(*without_ids, "row")
+                many(without_ids, "row")
             );
         }
-        let again = added.known_pairs > 0 && (*without_ids > 0 || *had_others);
-        if again || (*without_ids > 0 && sources.len() > 1 && *twice > 0) {
+        let again = added.known_pairs > 0 && (without_ids > 0 || *had_others);
+        if again || (without_ids > 0 && sources.len() > 1 && *twice > 0) {
             tracing::warn!(
                 "{} (user, item) pairs were in the model already and {} of a pair came on top of its first, and all count: where shards may overlap, an event_id column in all of them, from training on, keeps events from counting twice",
                 count(added.known_pairs),
                 many(*twice, "row")
             );
         }
-        if strangers.rows > 0 {
+        if tally.unknown_user_rows > 0 {
             tracing::warn!(
                 "left out {} of {} that the model does not know: {}",
-                many(strangers.rows, "exposure"),
-                many(strangers.users, "user"),
-                match *without_ids > 0 {
+                many(tally.unknown_user_rows, "exposure"),
+                many(tally.unknown_users, "user"),
+                match without_ids > 0 {
                     true => {
                         "add their rows, and not the others again, with --users for their features (these files have no event_id)"
                     }
@@ -178,7 +175,7 @@ fn warn_changed(model: &Model, given: Option<&(Ids, Instances)>) {
 }
 
 /// The exposures of users that are known, or can be; without any file there are none.
-fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Log> {
+fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Read> {
     let mut users = Ids::new();
     // Where features are learned, new users are folded in from what they saw.
     let known_users_only = model.factors().is_none();
@@ -188,28 +185,29 @@ fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Log> {
             users.intern(id)?;
         }
     }
-    if args.data.is_empty() {
-        return Ok(Log::empty(users, Ids::new())?);
-    }
     let half_life = model.manifest().settings.half_life;
-    let options = ReadOptions {
+    let bar = output::bar("reading", None);
+    let files = ReadOptions {
         columns: columns(&args.log, &args.events),
         skip_bad: args.log.skip_bad,
+        may_be_empty: true,
+    };
+    let options = LogOptions {
         half_life,
         now: half_life.map(|_| model.manifest().data.latest),
         seen: model.events(),
         known_users_only,
-        may_be_empty: true,
-        ..ReadOptions::default()
+        ..LogOptions::default()
     };
-    let bar = output::bar("reading", None);
-    let log = read_exposures_into(users, Ids::new(), &args.data, &options, &|p| {
+    let mut builder = LogBuilder::with_ids(users, Ids::new(), options);
+    let report = read_exposures_into(&mut builder, &args.data, &files, &|p| {
         bar.set_message(format!("{} rows", count(p.rows)));
     })
     .map_err(|e| args.log.hint(e))?;
     bar.finish_and_clear();
-    output::warn_skipped(&log.skipped);
-    Ok(log)
+    output::warn_skipped(&report.skipped);
+    let Built { log, tally, .. } = builder.build()?;
+    Ok(Read { log, tally, report })
 }
 
 fn added_items(model: &Model) -> Vec<TaskId> {

@@ -170,20 +170,6 @@ fn nearest_name(model: &Model, id: &str) -> String {
     format!("the model knows {} items; the nearest name is {:?}", names.len(), nearest.unwrap_or_default())
 }
 
-/// What was read, without users' features.
-fn core_log(read: cadet_data::Log) -> cadet::Log {
-    cadet::Log {
-        sources: read.sources.iter().map(|s| s.path.display().to_string()).collect(),
-        users: read.users,
-        items: read.items,
-        exposures: read.exposures,
-        features: None,
-        feature_columns: Vec::new(),
-        events: read.events,
-        latest: read.latest,
-    }
-}
-
 /// How many rows have which status.
 #[derive(Default)]
 struct Statuses([u64; Status::ALL.len()]);

@@ -7,11 +7,12 @@ use anyhow::Result;
 use cadet::fit::{Observe, Stage};
 use cadet::learn::estimator::Estimator;
 use cadet::learn::trainer::{End, Progress, Signal, Watch};
+use cadet::log::{Built, LogBuilder, LogOptions};
 use cadet::model::{Manifest, Model};
 use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
-use cadet::{Error, Ids};
-use cadet_data::{Log, ReadOptions, UserOptions, align, cost, read_exposures, read_titles, read_users};
+use cadet::{At, Error, Hint, Ids, Log};
+use cadet_data::{ReadOptions, UserOptions, cost, read_exposures_into, read_titles, read_users};
 use indicatif::ProgressBar;
 
 use super::{columns, repeats, verdict};
@@ -31,8 +32,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let mut claim = Claim::take(out)?;
     let previous = keep_previous(&mut claim, out, args.resume)?;
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
-    let read = read_log(args, settings.half_life)?;
-    let log = with_features(read, args)?;
+    let log = read_log(args, settings.half_life)?;
     let titles = titles(args, &log.items)?;
     let mut watch = Watcher::new(Some(out), args.resume);
     output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
@@ -91,27 +91,67 @@ pub(crate) fn fill_costs(manifest: &mut Manifest, clock: Instant, cpu_before: f6
     train.peak_rss_bytes = cost::peak_rss_bytes();
 }
 
-/// Reads exposures behind a progress bar.
+/// Reads exposures behind a progress bar, and users' features where there are any.
 fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
     let flags = &args.log;
-    let columns = columns(flags, &args.events);
-    let options = ReadOptions { columns, skip_bad: flags.skip_bad, half_life, ..ReadOptions::default() };
+    let options = LogOptions { half_life, described_users_only: flags.skip_bad, ..LogOptions::default() };
+    let mut builder = LogBuilder::new(options);
+    let files = ReadOptions {
+        columns: columns(flags, &args.events),
+        skip_bad: flags.skip_bad,
+        ..ReadOptions::default()
+    };
     let bar = output::bar("reading", Some(100));
-    let log = read_exposures(&args.data, &options, &|p| {
+    let report = read_exposures_into(&mut builder, &args.data, &files, &|p| {
         p.total_bytes.inspect(|total| bar.set_length((*total).max(1)));
         bar.set_position(p.bytes);
         bar.set_message(format!("{} rows", output::count(p.rows)));
     })
     .map_err(|e| flags.hint(e))?;
     bar.finish_and_clear();
-    output::warn_skipped(&log.skipped);
-    if log.repeated > 0 {
-        tracing::warn!("left out {} rows whose event_id was there before", output::count(log.repeated));
+    output::warn_skipped(&report.skipped);
+    let repeated = builder.tally().repeated;
+    if repeated > 0 {
+        tracing::warn!("left out {} rows whose event_id was there before", output::count(repeated));
+    }
+    read_features(&mut builder, args)?;
+    let Built { log, tally, .. } = builder.build().map_err(|e| of_users(e, args))?;
+    if tally.users_without_features > 0 {
+        tracing::warn!(
+            "left out {} exposures of {} users without features in {}",
+            output::count(tally.pairs_without_features),
+            output::count(tally.users_without_features),
+            args.users.as_deref().unwrap_or(Path::new("-")).display()
+        );
     }
     if let Some(days) = half_life {
         warn_if_faded(&log, days);
     }
     Ok(log)
+}
+
+/// Reads the users file, where there is one.
+fn read_features(builder: &mut LogBuilder, args: &Train) -> Result<()> {
+    let Some(path) = &args.users else { return Ok(()) };
+    let columns = args.feature_cols.clone();
+    let options =
+        UserOptions { user: args.log.user_col.clone(), columns, trained: false, skip_bad: args.log.skip_bad };
+    let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
+    output::warn_skipped(&table.skipped);
+    builder.users(table.ids, table.features)?;
+    builder.feature_columns(table.columns);
+    builder.source(path.display().to_string());
+    Ok(())
+}
+
+/// Says which file lacks the features of a user.
+fn of_users(error: Error, args: &Train) -> Error {
+    match (error, &args.users) {
+        (Error::Config { field: "users", why }, Some(path)) => {
+            Error::data(path, At::File, why).hinting(Hint::SkipBad)
+        }
+        (other, _) => other,
+    }
 }
 
 /// Below this share of the pairs, a half-life leaves little to learn from.
@@ -129,44 +169,6 @@ fn warn_if_faded(log: &Log, days: f64) {
             output::count(left.round() as u64)
         );
     }
-}
-
-/// Joins the log with the users file, where there is one.
-fn with_features(log: Log, args: &Train) -> Result<cadet::Log> {
-    let sources = log.sources.iter().map(|s| s.path.display().to_string()).collect();
-    let mut joined = cadet::Log {
-        users: log.users,
-        items: log.items,
-        exposures: log.exposures,
-        features: None,
-        feature_columns: Vec::new(),
-        sources,
-        events: log.events,
-        latest: log.latest,
-    };
-    let Some(path) = &args.users else { return Ok(joined) };
-    let columns = args.feature_cols.clone();
-    let options =
-        UserOptions { user: args.log.user_col.clone(), columns, trained: false, skip_bad: args.log.skip_bad };
-    let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
-    output::warn_skipped(&table.skipped);
-    let aligned = align(&table, &joined.users, args.log.skip_bad)?;
-    joined.sources.push(path.display().to_string());
-    joined.feature_columns = table.columns;
-    joined.features = Some(aligned.features);
-    if aligned.missing.is_empty() {
-        return Ok(joined);
-    }
-    let (users, before) = (joined.users.len(), joined.exposures.len());
-    let keep: Vec<bool> = (0..users as u32).map(|u| aligned.missing.binary_search(&u).is_err()).collect();
-    let joined = joined.keep_users(&keep)?;
-    tracing::warn!(
-        "left out {} exposures of {} users without features in {}",
-        output::count(before - joined.exposures.len()),
-        output::count(aligned.missing.len()),
-        path.display()
-    );
-    Ok(joined)
 }
 
 /// What the items are called, by the items file.

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use cadet::ask::Users;
+use cadet::log::{LogBuilder, LogOptions};
 use cadet::model::Model;
 use cadet::{At, Error, Ids, Instances};
-use cadet_data::{ReadOptions, UserOptions, read_exposures, read_users};
+use cadet_data::{ReadOptions, UserOptions, read_exposures_into, read_users};
 
-use super::{columns, core_log};
+use super::columns;
 use crate::args::{LogFlags, UserFlags};
 use crate::output;
 
@@ -71,17 +72,15 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Users> 
         return Err(Error::config("--exposures", why).into());
     }
     let settings = &model.manifest().settings;
-    let options = ReadOptions {
-        columns: columns(log, &flags.events),
-        skip_bad: log.skip_bad,
-        half_life: settings.half_life,
-        now: settings.half_life.map(|_| model.manifest().data.latest),
-        may_be_empty: true,
-        ..ReadOptions::default()
-    };
-    let read = read_exposures(&flags.exposures, &options, &|_| {}).map_err(|e| log.hint(e))?;
-    output::warn_skipped(&read.skipped);
-    let (users, left_out) = Users::with_exposures(model, &core_log(read))?;
+    let now = settings.half_life.map(|_| model.manifest().data.latest);
+    let options = LogOptions { half_life: settings.half_life, now, ..LogOptions::default() };
+    let mut builder = LogBuilder::new(options);
+    let files =
+        ReadOptions { columns: columns(log, &flags.events), skip_bad: log.skip_bad, may_be_empty: true };
+    let report =
+        read_exposures_into(&mut builder, &flags.exposures, &files, &|_| {}).map_err(|e| log.hint(e))?;
+    output::warn_skipped(&report.skipped);
+    let (users, left_out) = Users::with_exposures(model, &builder.finish()?)?;
     let reasons = [
         (left_out.known_users, "user", "of --exposures: the model's own, with the features they have"),
         (

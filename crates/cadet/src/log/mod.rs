@@ -1,10 +1,15 @@
-//! What happened: a log that was read, whoever read it.
+//! What happened: a log, made by a [`LogBuilder`] from rows in memory or in files.
 
+pub mod block;
+pub mod builder;
 pub mod exposures;
 pub mod ids;
 pub mod instances;
 pub mod split;
 
+pub use builder::{
+    Built, Cut, Future, IdSlice, LogBuilder, LogOptions, Rows, Tally, event_number, is_weight,
+};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 pub use ids::{IdRef, Ids, Names};
 pub use instances::Instances;
@@ -37,7 +42,7 @@ impl Default for Columns {
     }
 }
 
-/// A log, read.
+/// Who was shown what, and what is known of them. [`LogBuilder`] makes it.
 #[derive(Debug, Clone)]
 pub struct Log {
     /// Users, numbered as the instances of `exposures`.

@@ -62,7 +62,7 @@ impl Study {
                 return Err(Error::config("--data", why).into());
             }
         }
-        let log = read_exposures(&[folder.to_owned()], &ReadOptions::default(), &|_| {})?;
+        let log = read_exposures(&[folder.to_owned()], &ReadOptions::default(), &|_| {})?.log;
         let (users, items) = (log.users, log.items);
         let mut clicks = Clicks::default();
         for rating in movielens::stars(folder)?.iter().filter(|r| r.stars != 3) {

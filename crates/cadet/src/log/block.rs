@@ -1,62 +1,77 @@
-//! What do threads hand over after parsing side by side, so that numbering stays in file order?
+//! What do threads hand over after parsing side by side, so that numbering stays in the order of the rows?
 //!
 //! A block looks names up in the ids known so far, read-only. Names that are new get numbers of the
-//! block's own, marked with the top bit; the one thread that merges the blocks, in file order, then
+//! block's own, marked with the top bit; the one thread that merges the blocks, in their order, then
 //! numbers just those. So the numbering follows first appearance, whatever the number of threads.
 //! Integers are cheaper to number twice than to tell apart, so a block may list one that is new as often as it comes up.
 
-use cadet::{Error, ExposuresBuilder, IdRef, Ids, Result};
-
-use crate::skipped::BadRows;
+use super::{ExposuresBuilder, IdRef, Ids, Names};
+use crate::{Error, Result};
 
 /// Marks a number that counts into the block's own new names.
 const NEW: u32 = 1 << 31;
 
 /// The ids that are known before a block is parsed.
-#[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
-    pub(crate) users: &'a Ids,
-    pub(crate) items: &'a Ids,
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The users.
+    pub users: &'a Ids,
+    /// The items.
+    pub items: &'a Ids,
 }
 
 /// What a row says beside who was shown what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Extras {
-    pub(crate) weights: bool,
-    pub(crate) times: bool,
-    pub(crate) events: bool,
+pub struct Extras {
+    /// Whether rows have weights.
+    pub weights: bool,
+    /// Whether they have times.
+    pub times: bool,
+    /// Whether they have ids of their events.
+    pub events: bool,
 }
 
-/// What one block of rows came to.
+/// The good rows of one block, their names looked up.
 #[derive(Debug, Default)]
-pub(crate) struct Block {
+pub struct Block {
     /// item << 32 | user
-    pub(crate) events: Vec<u64>,
-    pub(crate) weights: Option<Vec<f32>>,
-    /// Seconds since 1970, 0 where that is not known.
-    pub(crate) times: Option<Vec<u32>>,
-    /// What [`crate::time::event_number`] makes of the events' ids.
-    pub(crate) event_ids: Option<Vec<u64>>,
-    pub(crate) users: New,
-    pub(crate) items: New,
-    /// All rows, the bad ones included.
-    pub(crate) rows: u64,
-    pub(crate) bad: BadRows,
+    pub(super) events: Vec<u64>,
+    /// One a row, where rows have any.
+    pub weights: Option<Vec<f32>>,
+    /// Seconds since 1970, 0 where that is not known; one a row, where rows have any.
+    pub times: Option<Vec<u32>>,
+    /// What [`event_number`](super::event_number) makes of the events' ids; one a row, where rows have any.
+    pub event_ids: Option<Vec<u64>>,
+    /// The users that were not known.
+    pub users: New,
+    /// The items that were not known.
+    pub items: New,
 }
 
 impl Block {
-    pub(crate) fn new(skip_bad: bool, extras: Extras) -> Self {
+    /// No rows yet, with room for `rows`.
+    pub fn new(extras: Extras, rows: usize) -> Self {
         Block {
+            events: Vec::with_capacity(rows),
             weights: extras.weights.then(Vec::new),
             times: extras.times.then(Vec::new),
             event_ids: extras.events.then(Vec::new),
-            bad: BadRows::new(skip_bad),
             ..Block::default()
         }
     }
 
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
     /// Keeps the rows for which `good` holds.
-    pub(crate) fn keep(&mut self, good: &[bool]) {
+    pub(super) fn keep(&mut self, good: &[bool]) {
         fn keep<T: Copy>(rows: &mut Vec<T>, good: &[bool]) {
             *rows = rows.iter().zip(good).filter(|(_, good)| **good).map(|(row, _)| *row).collect();
         }
@@ -67,46 +82,45 @@ impl Block {
     }
 
     /// Leaves out the rows of users that were not known before, notes who they are, and says how many rows that was.
-    pub(crate) fn drop_new_users(&mut self, strangers: &mut Ids) -> Result<u64> {
+    pub(super) fn drop_new_users(&mut self, unknown: &mut Ids) -> Result<u64> {
         if self.users.is_empty() {
             return Ok(0);
         }
-        self.users.number_all(strangers)?;
+        self.users.number_all(unknown)?;
         self.users = New::default();
         let known: Vec<bool> = self.events.iter().map(|event| *event as u32 & NEW == 0).collect();
         self.keep(&known);
         Ok((known.len() - self.events.len()) as u64)
     }
 
-    /// Adds one good row.
+    /// Adds one row.
     #[inline]
-    pub(crate) fn push(&mut self, known: Known<'_>, user: IdRef<'_>, item: IdRef<'_>) -> Result<()> {
-        let user = number(known.users, &mut self.users, user)?;
-        let item = number(known.items, &mut self.items, item)?;
+    pub fn push(&mut self, known: Known<'_>, user: IdRef<'_>, item: IdRef<'_>) -> Result<()> {
+        let user = self.users.number(known.users, user)?;
+        let item = self.items.number(known.items, item)?;
         self.events.push(u64::from(item) << 32 | u64::from(user));
         Ok(())
     }
 
-    /// Adds good rows of integers.
-    pub(crate) fn push_ints(&mut self, known: Known<'_>, batch: &mut IntBatch) -> Result<()> {
+    /// Adds rows of integers.
+    pub fn push_ints(&mut self, known: Known<'_>, batch: &mut IntBatch) -> Result<()> {
         batch.numbers.clear();
-        number_ints(known.users, &mut self.users, batch.users.iter().copied(), &mut batch.numbers)?;
+        self.users.number_ints(known.users, batch.users.iter().copied(), &mut batch.numbers)?;
         let users = batch.numbers.len();
-        number_ints(known.items, &mut self.items, batch.items.iter().copied(), &mut batch.numbers)?;
+        self.items.number_ints(known.items, batch.items.iter().copied(), &mut batch.numbers)?;
         let (users, items) = batch.numbers.split_at(users);
-        self.rows += users.len() as u64;
-        self.push_all(users, items);
+        self.push_numbers(users, items);
         Ok(())
     }
 
-    /// Adds good rows whose names are numbered already.
-    pub(crate) fn push_all(&mut self, users: &[u32], items: &[u32]) {
+    /// Adds rows whose names were numbered by [`Block::users`] and [`Block::items`].
+    pub fn push_numbers(&mut self, users: &[u32], items: &[u32]) {
         let events = users.iter().zip(items);
         self.events.extend(events.map(|(user, item)| u64::from(*item) << 32 | u64::from(*user)));
     }
 
-    /// Gives the new names their numbers; this is what has to happen in file order.
-    pub(crate) fn number(self, users: &mut Ids, items: &mut Ids) -> Result<Numbered> {
+    /// Gives the new names their numbers; this is what has to happen in the order of the blocks.
+    pub(super) fn number(self, users: &mut Ids, items: &mut Ids) -> Result<Numbered> {
         Ok(Numbered {
             users: self.users.number_all(users)?,
             items: self.items.number_all(items)?,
@@ -116,15 +130,16 @@ impl Block {
         })
     }
 
-    /// The (user, item) numbers among the block's own names, in a block parsed without known ids.
-    pub(crate) fn own_numbers(event: u64) -> (u32, u32) {
-        (event as u32 & !NEW, (event >> 32) as u32 & !NEW)
+    /// The users, the items, and the (user, item) numbers of every row among them, of a block made without known ids.
+    pub fn into_pairs(self) -> (Ids, Ids, Vec<(u32, u32)>) {
+        let own = |event: u64| (event as u32 & !NEW, (event >> 32) as u32 & !NEW);
+        (self.users.ids, self.items.ids, self.events.into_iter().map(own).collect())
     }
 }
 
 /// A few rows of integers, looked up together.
-#[derive(Default)]
-pub(crate) struct IntBatch {
+#[derive(Debug, Default)]
+pub struct IntBatch {
     users: Vec<i64>,
     items: Vec<i64>,
     numbers: Vec<u32>,
@@ -132,20 +147,29 @@ pub(crate) struct IntBatch {
 
 impl IntBatch {
     /// Small enough to stay in the nearest cache.
-    pub(crate) const MOST: usize = 512;
+    pub const MOST: usize = 512;
 
-    pub(crate) fn clear(&mut self) {
+    /// Forgets the rows.
+    pub fn clear(&mut self) {
         self.users.clear();
         self.items.clear();
     }
 
+    /// How many rows there are.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.users.len()
     }
 
+    /// Whether there are none.
     #[inline]
-    pub(crate) fn push(&mut self, user: i64, item: i64) {
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// Adds one row.
+    #[inline]
+    pub fn push(&mut self, user: i64, item: i64) {
         self.users.push(user);
         self.items.push(item);
     }
@@ -153,19 +177,66 @@ impl IntBatch {
 
 /// The names of a block that were not known before it, in order of first appearance.
 #[derive(Debug, Default)]
-pub(crate) struct New {
+pub struct New {
     /// Integers as they came up, more than once if they did. Empty in a block parsed without known ids.
     ints: Vec<i64>,
     /// What came after them, each name once.
-    pub(crate) ids: Ids,
+    ids: Ids,
 }
 
 impl New {
     /// More integers than these are told apart by the block: numbering them is work for one thread alone.
     const MOST_INTS: usize = 1 << 17;
 
-    pub(crate) fn promote(&mut self) {
+    /// Says that these are strings, even where they spell numbers.
+    pub fn promote(&mut self) {
         self.ids.promote();
+    }
+
+    /// The number of a name: a known one, or a marked one among the new.
+    #[inline]
+    pub fn number(&mut self, known: &Ids, name: IdRef<'_>) -> Result<u32> {
+        match known.get(name) {
+            Some(number) => Ok(number),
+            None => self.add(name),
+        }
+    }
+
+    /// Appends the numbers of integers, looked up together first and then one by one where they are new.
+    pub fn number_ints(
+        &mut self,
+        known: &Ids,
+        values: impl Iterator<Item = i64> + Clone,
+        into: &mut Vec<u32>,
+    ) -> Result<()> {
+        let start = into.len();
+        into.extend(values.clone().map(|value| known.get_int(value)));
+        for (value, number) in values.zip(&mut into[start..]) {
+            if *number == u32::MAX {
+                *number = self.number_new_int(known, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A marked number for an integer that is not known.
+    #[inline]
+    fn number_new_int(&mut self, known: &Ids, value: i64) -> Result<u32> {
+        if known.is_empty() { self.add(IdRef::Int(value)) } else { self.list(value) }
+    }
+
+    /// The numbers of strings, looked up together first and then one by one where they are new.
+    pub fn number_strings(&mut self, known: &Ids, names: &[&str]) -> Result<Vec<u32>> {
+        let mut numbers = known.get_all(names);
+        let unknown: Vec<usize> = (0..names.len()).filter(|i| numbers[*i] == u32::MAX).collect();
+        let own = self.ids.get_all(&unknown.iter().map(|i| names[*i]).collect::<Vec<_>>());
+        for (i, own) in unknown.into_iter().zip(own) {
+            numbers[i] = match own {
+                u32::MAX => self.add(IdRef::Str(names[i]))?,
+                own => (own + self.ints.len() as u32) | NEW,
+            };
+        }
+        Ok(numbers)
     }
 
     fn is_empty(&self) -> bool {
@@ -203,7 +274,7 @@ impl New {
                 }
             }
         }
-        if matches!(self.ids.names(), cadet::Names::Str { .. }) {
+        if matches!(self.ids.names(), Names::Str { .. }) {
             ids.promote();
         }
         for own in 0..self.ids.len() as u32 {
@@ -213,48 +284,9 @@ impl New {
     }
 }
 
-/// The numbers of integers, looked up together first and then one by one where they are new.
-pub(crate) fn number_ints(
-    known: &Ids,
-    new: &mut New,
-    values: impl Iterator<Item = i64> + Clone,
-    into: &mut Vec<u32>,
-) -> Result<()> {
-    let start = into.len();
-    into.extend(values.clone().map(|value| known.get_int(value)));
-    for (value, number) in values.zip(&mut into[start..]) {
-        if *number == u32::MAX {
-            *number = number_int(known, new, value)?;
-        }
-    }
-    Ok(())
-}
-
-/// A marked number for an integer that is not known.
-#[inline]
-pub(crate) fn number_int(known: &Ids, new: &mut New, value: i64) -> Result<u32> {
-    match known.is_empty() {
-        true => new.add(IdRef::Int(value)),
-        false => new.list(value),
-    }
-}
-
-/// The numbers of strings, looked up together first and then one by one where they are new.
-pub(crate) fn number_strings(known: &Ids, new: &mut New, names: &[&str]) -> Result<Vec<u32>> {
-    let mut numbers = known.get_all(names);
-    let unknown: Vec<usize> = (0..names.len()).filter(|i| numbers[*i] == u32::MAX).collect();
-    let own = new.ids.get_all(&unknown.iter().map(|i| names[*i]).collect::<Vec<_>>());
-    for (i, own) in unknown.into_iter().zip(own) {
-        numbers[i] = match own {
-            u32::MAX => new.add(IdRef::Str(names[i]))?,
-            own => (own + new.ints.len() as u32) | NEW,
-        };
-    }
-    Ok(numbers)
-}
-
 /// A block whose new names have their numbers.
-pub(crate) struct Numbered {
+#[derive(Debug)]
+pub(super) struct Numbered {
     events: Vec<u64>,
     weights: Option<Vec<f32>>,
     times: Option<Vec<u32>>,
@@ -264,7 +296,7 @@ pub(crate) struct Numbered {
 
 impl Numbered {
     /// The rows, dealt out.
-    pub(crate) fn deal(mut self) -> Result<ExposuresBuilder> {
+    pub fn deal(mut self) -> Result<ExposuresBuilder> {
         if !(self.users.is_empty() && self.items.is_empty()) {
             let place = |marked: u32, new: &[u32]| match marked & NEW {
                 0 => marked,
@@ -280,15 +312,6 @@ impl Numbered {
         let mut dealt = ExposuresBuilder::new();
         dealt.push_all(&self.events, self.weights.as_deref(), self.times.as_deref())?;
         Ok(dealt)
-    }
-}
-
-/// The number of a name: a known one, or a marked one among the new.
-#[inline]
-pub(crate) fn number(known: &Ids, new: &mut New, name: IdRef<'_>) -> Result<u32> {
-    match known.get(name) {
-        Some(number) => Ok(number),
-        None => new.add(name),
     }
 }
 
@@ -313,8 +336,8 @@ mod tests {
         let names = ["x", "50", "-1"];
         let mut expected = Vec::new();
         for _ in 0..2 {
-            number_ints(&known, &mut new, values(), &mut numbers).unwrap();
-            numbers.extend(number_strings(&known, &mut new, &names).unwrap());
+            new.number_ints(&known, values(), &mut numbers).unwrap();
+            numbers.extend(new.number_strings(&known, &names).unwrap());
             expected.extend(values().map(|value| ids.intern(IdRef::Int(value)).unwrap()));
             expected.extend(names.iter().map(|name| ids.intern(IdRef::Str(name)).unwrap()));
         }
