@@ -9,6 +9,7 @@
 use cadet::internals::{Adam, AdamConfig};
 use cadet::learn::estimator::{Estimator, Rates, Tensor, take};
 use cadet::learn::sampler::Batch;
+use cadet::learn::workers::Workers;
 use cadet::log::instances::Instances;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
@@ -212,7 +213,7 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
 pub struct Autoencoder(Descent);
 
 impl Estimator for Autoencoder {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         let (images, width) = (&batch.positives, x.width());
         if images.is_empty() {
             return 0.0;
@@ -275,7 +276,7 @@ impl DeepSvdd {
 }
 
 impl Estimator for DeepSvdd {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         let images = &batch.positives;
         if images.is_empty() {
             return 0.0;
@@ -439,7 +440,7 @@ mod tests {
         assert!(svdd.centre.iter().all(|c| c.abs() >= FROM_ZERO));
         let batch = Batch { tasks: vec![0; 20], positives: nominal, negatives: vec![] };
         // Nothing moves, so the loss can be worked out again from the same statistics.
-        let loss = svdd.step(&x, &batch, Rates { net: 0.0, tasks: 0.0 });
+        let loss = svdd.step(&x, &batch, Rates { net: 0.0, tasks: 0.0 }, &mut Workers::new(1));
         let (net, passes) = (&svdd.descent.net, &svdd.descent.passes);
         let mut rows = vec![0.0; 20 * 8];
         net.rows(passes, &mut rows);

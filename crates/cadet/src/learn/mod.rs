@@ -2,7 +2,6 @@
 //! the pieces together.
 
 pub mod contrastive;
-mod crew;
 pub mod estimator;
 pub mod features;
 pub(crate) mod groups;
@@ -16,3 +15,4 @@ pub mod sampler;
 pub mod tasks;
 pub mod temper;
 pub mod trainer;
+pub mod workers;

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::learn::crew::{self, Training};
 pub use crate::learn::estimator::Idle;
 use crate::learn::estimator::{Estimator, Rates, Tensor};
 use crate::learn::sampler::{Batch, Sampler};
+use crate::learn::workers::Workers;
 use crate::log::instances::Instances;
 use crate::metrics;
 use crate::rng::{Purpose, Rng};
@@ -272,13 +272,13 @@ pub fn train<E: Estimator + Send + Sync>(
     watch: &mut dyn Watch,
 ) -> Result<History> {
     config.check()?;
-    let _training = Training::begin();
+    let mut workers = Workers::here();
     model.set_idle(config.idle);
     let batches = sampler.len().div_ceil(config.batch).max(1);
     let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
     let mut progress = resume.unwrap_or(Progress { history: none, best: None });
-    let draw = |epoch: usize, first: usize, drawn: &mut [Batch]| {
-        crew::each(crew::threads(), drawn.iter_mut().enumerate(), |(i, batch)| {
+    let draw = |workers: &mut Workers, epoch: usize, first: usize, drawn: &mut [Batch]| {
+        workers.each(drawn.iter_mut().enumerate(), |(i, batch)| {
             let mut rng = Rng::at(config.seed, Purpose::Batch, [epoch as u64, (first + i) as u64]);
             sampler.fill(&mut rng, config.batch, batch);
         });
@@ -299,7 +299,7 @@ pub fn train<E: Estimator + Send + Sync>(
         let clock = Instant::now();
         for b in 0..batches {
             if b % ahead == 0 {
-                draw(epoch, b, &mut drawn[..ahead.min(batches - b)]);
+                draw(&mut workers, epoch, b, &mut drawn[..ahead.min(batches - b)]);
             }
             let rate = config.rate(epoch, b as f64 / batches as f64);
             let both = Rates { net: rate * config.net_rate, tasks: rate * config.task_rate };
@@ -308,7 +308,7 @@ pub fn train<E: Estimator + Send + Sync>(
                 Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Rates { tasks: 0.0, ..both },
                 Update::Alternate => Rates { net: 0.0, ..both },
             };
-            let loss = model.step(x, &drawn[b % ahead], rates);
+            let loss = model.step(x, &drawn[b % ahead], rates, &mut workers);
             if !loss.is_finite() {
                 return Err(Error::Diverged { epoch: epoch + 1, loss });
             }
