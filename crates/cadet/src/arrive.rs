@@ -23,7 +23,7 @@ use crate::learn::offsets::Offsets;
 use crate::learn::ratio::{Products, Ratio};
 use crate::learn::sampler::Sampler;
 use crate::learn::tasks::TaskEmbeddings;
-use crate::learn::trainer::{self, History, Idle, TrainConfig, Update, Validation, Watch};
+use crate::learn::trainer::{History, Idle, TrainConfig, Training, Update, Validation, Watch};
 use crate::log::exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 use crate::log::ids::Ids;
 use crate::log::instances::Instances;
@@ -429,7 +429,8 @@ pub fn fine_tune(
     let x = &model.features;
     let (own, history) = own.trained(settings.seed, |tuned| {
         tuned.set_offsets(offsets);
-        trainer::train(tuned, &sampler, x, validation.as_ref(), &config, None, watch)
+        Training { sampler: &sampler, x, validation: validation.as_ref(), config: &config }
+            .run(tuned, None, watch)
     });
     let history = history?;
     let (own, mut rows) = (own.embeddings()?, all.values().to_vec());

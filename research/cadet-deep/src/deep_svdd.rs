@@ -350,7 +350,7 @@ fn quantile(mut values: Vec<f32>, share: f32) -> f32 {
 mod tests {
     use super::*;
     use cadet::learn::sampler::{Base, Sampler};
-    use cadet::learn::trainer::{TrainConfig, Unwatched, train};
+    use cadet::learn::trainer::{TrainConfig, Training, Unwatched};
     use cadet::metrics::auc;
     use cadet::{ExposuresBuilder, TaskId};
 
@@ -382,7 +382,9 @@ mod tests {
         let exposures = builder.build(1, x.len()).unwrap();
         let sampler = Sampler::new(&exposures, vec![TaskId(0)], Base::Exposures).unwrap();
         let config = TrainConfig { epochs, batch: 50, learning_rate: 1e-3, ..TrainConfig::paper() };
-        let history = train(model, &sampler, x, None, &config, None, &mut Unwatched).unwrap();
+        let history = Training { sampler: &sampler, x, validation: None, config: &config }
+            .run(model, None, &mut Unwatched)
+            .unwrap();
         history.epochs.iter().map(|e| e.train_loss).collect()
     }
 

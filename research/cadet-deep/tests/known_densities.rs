@@ -3,7 +3,7 @@
 use cadet::learn::estimator::{Estimator, Rates, Tensor};
 use cadet::learn::sampler::{Base, Batch, Sampler};
 use cadet::learn::tasks::TaskEmbeddings;
-use cadet::learn::trainer::{Schedule, TrainConfig, Unwatched, train};
+use cadet::learn::trainer::{Schedule, TrainConfig, Training, Unwatched};
 use cadet::learn::workers::Workers;
 use cadet::metrics::agreement;
 use cadet::rng::{Purpose, Rng};
@@ -64,7 +64,9 @@ fn fit<E: Estimator + Send + Sync>(model: &mut E, truths: &[Truth], count: usize
         schedule: Schedule::Cosine,
         ..TrainConfig::paper()
     };
-    train(model, &sampler, &x, None, &config, None, &mut Unwatched).unwrap();
+    Training { sampler: &sampler, x: &x, validation: None, config: &config }
+        .run(model, None, &mut Unwatched)
+        .unwrap();
 }
 
 /// What the model and the truth say of new draws: the density of every task at every place.

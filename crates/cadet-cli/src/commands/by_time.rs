@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
             (log.keep_users(&keep)?, future.keep_instances(&keep))
         }
     };
-    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
+    output::listen_for_ctrl_c("stopping, and keeping the best epoch if there is one");
     let fitted = fit(log, &settings, &mut Watcher::new(None, false))?;
 
     // Users whose features come from what they saw need a past.

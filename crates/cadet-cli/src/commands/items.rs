@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cadet::arrive::{self, Added, Arrivals};
-use cadet::learn::trainer::{Signal, Watch};
+use cadet::learn::trainer::Watch;
 use cadet::model::{Model, Standing};
 use cadet::{Ids, Instances, TaskId, store};
 use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
@@ -220,7 +220,7 @@ fn added_items(model: &Model) -> Vec<TaskId> {
 struct Stop;
 
 impl Watch for Stop {
-    fn batch(&mut self, _: usize, _: usize, _: usize, _: usize) -> Signal {
-        if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
+    fn stopped(&mut self) -> bool {
+        output::asked_to_stop()
     }
 }

@@ -2,6 +2,7 @@
 //! the pieces together.
 
 pub mod contrastive;
+pub mod epochs;
 pub mod estimator;
 pub mod features;
 pub(crate) mod groups;
