@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use cadet::learn::estimator::{Estimator, Rates};
 use cadet::learn::sampler::{Base, Batch, Sampler};
 use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::workers::Workers;
 use cadet::log::exposures::TaskId;
 use cadet::metrics::auc;
 use cadet::rng::{Purpose, Rng};
@@ -136,7 +137,7 @@ impl Images {
         let mut batch = Batch::default();
         let mut step = |ratio: &mut DeepRatio, i: usize| {
             sampler.fill(&mut Rng::at(self.seed, Purpose::Batch, [0, i as u64]), self.batch, &mut batch);
-            ratio.model_mut().step(&train.x, &batch, rates)
+            ratio.model_mut().step(&train.x, &batch, rates, &mut Workers::new(1))
         };
         if self.until.is_none() {
             (0..WARM_UP).for_each(|i| _ = step(&mut ratio, i));

@@ -6,7 +6,7 @@
 use cadet::learn::init::random::random;
 use cadet::learn::ratio::RatioConfig;
 use cadet::learn::sampler::{Base, Sampler};
-use cadet::learn::trainer::{self, History, Signal, TrainConfig, Watch};
+use cadet::learn::trainer::{History, Signal, TrainConfig, Training, Watch};
 use cadet::log::exposures::{ExposuresBuilder, TaskId};
 use cadet::rng::{Purpose, Rng};
 use cadet::{Exposures, Instances};
@@ -109,8 +109,8 @@ impl Scale {
         let ratio = net.init(x.width(), &random(items, EMBEDDING, 0.1, self.seed)?, self.seed)?;
         let config =
             TrainConfig { epochs: 1, batch, learning_rate: 1e-3, seed: self.seed, ..TrainConfig::paper() };
-        let train = |model: &mut _| trainer::train(model, &sampler, x, None, &config, None, &mut Until(most));
-        ratio.trained(self.seed, train).1
+        let training = Training { sampler: &sampler, x, validation: None, config: &config };
+        ratio.trained(self.seed, |model| training.run(model, None, &mut Until(most))).1
     }
 }
 

@@ -7,7 +7,7 @@ use cadet::learn::estimator::Estimator;
 use cadet::learn::init::random::random;
 use cadet::learn::ratio::RatioConfig;
 use cadet::learn::sampler::{Base, Sampler};
-use cadet::learn::trainer::{self, Progress, TrainConfig, Validation, Watch};
+use cadet::learn::trainer::{Progress, TrainConfig, Training, Validation, Watch};
 use cadet::log::exposures::TaskId;
 use serde_json::{Value, json};
 
@@ -72,7 +72,8 @@ impl Train {
         let (ratio, (heldout_start, history)) = ratio.trained(self.seed, |model| {
             let start = watch.held_out.score(model, &x).loss;
             watch.watch.start();
-            let history = trainer::train(model, &sampler, &x, None, &config, None, &mut watch);
+            let training = Training { sampler: &sampler, x: &x, validation: None, config: &config };
+            let history = training.run(model, None, &mut watch);
             watch.watch.stop();
             (start, history)
         });

@@ -58,7 +58,7 @@ pub(crate) fn report_error(error: &anyhow::Error, command: &clap::Command) -> Ex
     };
     complain(&text);
     let bad_input = match error.downcast_ref::<Error>() {
-        Some(Error::Diverged { .. } | Error::Busy { .. }) => false,
+        Some(Error::Diverged { .. } | Error::Busy { .. } | Error::Interrupted) => false,
         Some(Error::Io { source, .. }) => is_bad_input(source.kind()),
         Some(_) => true,
         None => error.downcast_ref::<Usage>().is_some(),

@@ -26,7 +26,7 @@ use crate::learn::offsets::Offsets;
 use crate::learn::ratio::{Products, Ratio};
 use crate::learn::sampler::Sampler;
 use crate::learn::tasks::TaskEmbeddings;
-use crate::learn::trainer::{self, History, Idle, TrainConfig, Update, Validation, Watch};
+use crate::learn::trainer::{History, Idle, TrainConfig, Training, Update, Validation, Watch};
 use crate::log::Log;
 use crate::log::exposures::{Exposure, TaskId};
 use crate::log::ids::Ids;
@@ -444,7 +444,8 @@ pub fn fine_tune(
     let x = Instances::new(model.parts.features.width(), model.parts.features.to_vec())?;
     let (own, history) = own.trained(settings.seed, |tuned| {
         tuned.set_offsets(offsets);
-        trainer::train(tuned, &sampler, &x, validation.as_ref(), &config, None, watch)
+        let validation = validation.as_ref();
+        Training { sampler: &sampler, x: &x, validation, config: &config }.run(tuned, None, watch)
     });
     let history = history?;
     let mut parts = Parts::clone(&model.parts);

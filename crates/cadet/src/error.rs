@@ -143,6 +143,9 @@ pub enum Error {
         /// The loss that was seen.
         loss: f64,
     },
+    /// It was asked to stop, in the middle of work that leaves nothing behind.
+    #[error("interrupted")]
+    Interrupted,
     /// Somebody else writes the same model folder: wait for them.
     #[error("{} is being written by {holder}: wait for it to end, or choose another folder", path.display())]
     Busy {

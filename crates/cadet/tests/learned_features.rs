@@ -4,13 +4,15 @@
 
 mod worlds;
 
+use cadet::fit::Observe;
 use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
 use cadet::learn::sampler::Base;
+use cadet::learn::trainer::Watch;
 use cadet::log::split::{FeatureSource, Part, Views};
 use cadet::model::Model;
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::Settings;
-use cadet::{Exposures, ExposuresBuilder, TaskId};
+use cadet::{Error, Exposures, ExposuresBuilder, Log, TaskId};
 use worlds::*;
 
 fn quick(seed: u64) -> Settings {
@@ -84,6 +86,28 @@ fn nothing_leaks_where_there_is_none() {
     assert!((hidden - 0.5).abs() < 0.03, "{hidden}");
     // The world would show a leak if there was one: with the answer among the features it is far above.
     assert!(leaky > 0.57, "{leaky}");
+}
+
+#[test]
+fn what_comes_before_training_can_be_stopped_too() {
+    /// Asks to stop after some questions whether to.
+    struct After(usize);
+    impl Watch for After {
+        fn stopped(&mut self) -> bool {
+            self.0 = self.0.saturating_sub(1);
+            self.0 == 0
+        }
+    }
+    impl Observe for After {}
+
+    let world = tiny_world(3);
+    // Learned features are asked about in every pass, axes of given ones between their parts.
+    for (log, questions) in [(Log { features: None, ..log_of(&world) }, 6), (log_of(&world), 3)] {
+        for after in 1..=questions {
+            let error = cadet::fit(log.clone(), &tiny_settings(), &mut After(after)).unwrap_err();
+            assert!(matches!(error, Error::Interrupted), "after {after} questions: {error}");
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use cadet::Instances;
 use cadet::learn::estimator::{Estimator, Rates};
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::workers::Workers;
 use cadet::rng::{Purpose, Rng};
 use cadet_deep::{GaussianConfig, MafConfig};
 
@@ -32,11 +33,11 @@ fn measure(name: &str, model: &mut dyn Estimator, x: &Instances, steps: usize) {
     let mut list = |limit: usize| (0..BATCH).map(|_| rng.below(limit) as u32).collect::<Vec<_>>();
     let batch = Batch { tasks: list(TASKS), positives: list(USERS), negatives: list(USERS) };
     let rates = Rates { net: 1e-3, tasks: 1e-3 };
-    model.step(x, &batch, rates);
+    model.step(x, &batch, rates, &mut Workers::new(1));
     let clock = Instant::now();
     let mut loss = 0.0;
     for _ in 0..steps {
-        loss = model.step(x, &batch, rates);
+        loss = model.step(x, &batch, rates, &mut Workers::new(1));
     }
     let each = clock.elapsed().as_secs_f64() / steps as f64;
     println!(

@@ -12,6 +12,7 @@ use cadet::learn::estimator::{Estimator, Rates, Tensor};
 use cadet::learn::heads::{PreEmbedding, audience_sums};
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::workers::Workers;
 use cadet::log::exposures::Exposures;
 use cadet::log::instances::Instances;
 use cadet::rng::{Purpose, Rng};
@@ -520,7 +521,7 @@ impl Vectorised for LossOf<'_> {
 }
 
 impl Estimator for Contrast {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         if batch.tasks.is_empty() {
             return 0.0;
         }

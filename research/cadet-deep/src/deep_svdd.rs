@@ -9,6 +9,7 @@
 use cadet::internals::{Adam, AdamConfig};
 use cadet::learn::estimator::{Estimator, Rates, Tensor, take};
 use cadet::learn::sampler::Batch;
+use cadet::learn::workers::Workers;
 use cadet::log::instances::Instances;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
@@ -212,7 +213,7 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
 pub struct Autoencoder(Descent);
 
 impl Estimator for Autoencoder {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         let (images, width) = (&batch.positives, x.width());
         if images.is_empty() {
             return 0.0;
@@ -275,7 +276,7 @@ impl DeepSvdd {
 }
 
 impl Estimator for DeepSvdd {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         let images = &batch.positives;
         if images.is_empty() {
             return 0.0;
@@ -349,7 +350,7 @@ fn quantile(mut values: Vec<f32>, share: f32) -> f32 {
 mod tests {
     use super::*;
     use cadet::learn::sampler::{Base, Sampler};
-    use cadet::learn::trainer::{TrainConfig, Unwatched, train};
+    use cadet::learn::trainer::{TrainConfig, Training, Unwatched};
     use cadet::metrics::auc;
     use cadet::{ExposuresBuilder, TaskId};
 
@@ -381,7 +382,9 @@ mod tests {
         let exposures = builder.build(1, x.len()).unwrap();
         let sampler = Sampler::new(&exposures, vec![TaskId(0)], Base::Exposures).unwrap();
         let config = TrainConfig { epochs, batch: 50, learning_rate: 1e-3, ..TrainConfig::paper() };
-        let history = train(model, &sampler, x, None, &config, None, &mut Unwatched).unwrap();
+        let history = Training { sampler: &sampler, x, validation: None, config: &config }
+            .run(model, None, &mut Unwatched)
+            .unwrap();
         history.epochs.iter().map(|e| e.train_loss).collect()
     }
 
@@ -439,7 +442,7 @@ mod tests {
         assert!(svdd.centre.iter().all(|c| c.abs() >= FROM_ZERO));
         let batch = Batch { tasks: vec![0; 20], positives: nominal, negatives: vec![] };
         // Nothing moves, so the loss can be worked out again from the same statistics.
-        let loss = svdd.step(&x, &batch, Rates { net: 0.0, tasks: 0.0 });
+        let loss = svdd.step(&x, &batch, Rates { net: 0.0, tasks: 0.0 }, &mut Workers::new(1));
         let (net, passes) = (&svdd.descent.net, &svdd.descent.passes);
         let mut rows = vec![0.0; 20 * 8];
         net.rows(passes, &mut rows);

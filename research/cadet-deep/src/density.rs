@@ -10,6 +10,7 @@ use cadet::internals::{Adam, AdamConfig};
 use cadet::learn::estimator::{Estimator, Rates, Tensor as Named, take};
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::workers::Workers;
 use cadet::log::instances::Instances;
 use cadet::rng::Rng;
 use cadet::{Error, Kernel, Result};
@@ -259,7 +260,7 @@ impl<N: Net> Density<N> {
 }
 
 impl<N: Net> Estimator for Density<N> {
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         if batch.tasks.is_empty() {
             return 0.0;
         }

@@ -238,6 +238,7 @@ mod tests {
     use cadet::Instances;
     use cadet::learn::estimator::{Estimator, Rates};
     use cadet::learn::sampler::Batch;
+    use cadet::learn::workers::Workers;
 
     fn embeddings(tasks: usize, seed: u64) -> TaskEmbeddings {
         let mut rng = Rng::at(seed, Purpose::Init, [9, 9]);
@@ -264,7 +265,7 @@ mod tests {
             negatives: list,
         };
         for _ in 0..40 {
-            flow.step(&x, &batch, Rates { net: 0.01, tasks: 0.01 });
+            flow.step(&x, &batch, Rates { net: 0.01, tasks: 0.01 }, &mut Workers::new(1));
         }
         flow
     }
@@ -359,7 +360,9 @@ mod tests {
         let batch = Batch { tasks: vec![0; 100], positives: list.clone(), negatives: list.clone() };
         let mut flow = MafConfig { hidden: 8, ..MafConfig::default() }.init(3, &embeddings(1, 1), 1).unwrap();
         for _ in 0..100 {
-            assert!(flow.step(&x, &batch, Rates { net: 0.05, tasks: 0.05 }).is_finite());
+            assert!(
+                flow.step(&x, &batch, Rates { net: 0.05, tasks: 0.05 }, &mut Workers::new(1)).is_finite()
+            );
         }
         let mut out = vec![0.0; 100];
         flow.responses(&x, &batch.tasks, &list, &mut out);

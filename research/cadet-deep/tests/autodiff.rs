@@ -9,6 +9,7 @@ use cadet::learn::heads::Heads;
 use cadet::learn::ratio::RatioConfig;
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::workers::Workers;
 use cadet::rng::{Purpose, Rng};
 
 // Hidden widths and the embedding fill whole vectors, so that the optimiser's state has no padding but the last bias's.
@@ -28,7 +29,7 @@ fn data() -> (Instances, Batch) {
 
 /// The gradients of the net and of the tasks' rows: after one step of Adam the first moment is a tenth of them.
 fn of_kernels(model: &mut Contrastive, x: &Instances, batch: &Batch) -> (f64, Vec<f32>, Vec<f32>) {
-    let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 });
+    let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 }, &mut Workers::new(1));
     let moments = model.optimiser().1;
     let of = |name: &str| {
         moments.iter().find(|t| t.name == name).unwrap().values.iter().map(|m| 10.0 * m).collect()

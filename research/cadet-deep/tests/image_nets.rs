@@ -7,6 +7,7 @@ use burn_tensor::{Device, Gradients, Tensor, TensorData};
 use cadet::learn::estimator::{Estimator, Rates, Tensor as Named};
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
+use cadet::learn::workers::Workers;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Instances, Kernel};
 use cadet_deep::kernels::{Engine, Precision};
@@ -78,7 +79,7 @@ fn close(found: &Slopes, expected: &Slopes, tolerance: f32) {
 
 /// After one step of Adam the first moment is a tenth of the gradient.
 fn of_model(model: &mut Contrast, x: &Instances, batch: &Batch) -> (f64, Slopes) {
-    let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 });
+    let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 }, &mut Workers::new(1));
     let moments = model.optimiser().1.into_iter();
     let first = moments.filter_map(|t| Some((t.name.strip_suffix(".m")?.to_owned(), t.values)));
     (loss, first.map(|(name, m)| (name, m.iter().map(|m| 10.0 * m).collect())).collect())
@@ -441,7 +442,7 @@ fn any_number_of_threads_gives_the_same_bytes_and_so_does_an_interrupted_run() {
                         ratio.model_mut().set_optimiser(steps, moments).unwrap();
                     }
                     let batch = if i == 1 { &other } else { &batch };
-                    ratio.model_mut().step(&x, batch, rates);
+                    ratio.model_mut().step(&x, batch, rates, &mut Workers::new(1));
                 }
                 (ratio.model().parameters(), ratio.model().features(&x))
             })
@@ -456,12 +457,12 @@ fn what_has_no_rate_stays() {
     let (x, batch, tasks) = data();
     let mut ratio = config(Negatives::Batch, Precision::F32).ratio(&tasks, 4).unwrap();
     let before = ratio.model().parameters();
-    ratio.model_mut().step(&x, &batch, Rates { net: 0.0, tasks: 1e-3 });
+    ratio.model_mut().step(&x, &batch, Rates { net: 0.0, tasks: 1e-3 }, &mut Workers::new(1));
     let after = ratio.model().parameters();
     for (b, a) in before.iter().zip(&after) {
         assert_eq!(b == a, b.name != "tasks", "{}", b.name);
     }
-    ratio.model_mut().step(&x, &batch, Rates { net: 1e-3, tasks: 0.0 });
+    ratio.model_mut().step(&x, &batch, Rates { net: 1e-3, tasks: 0.0 }, &mut Workers::new(1));
     for (b, a) in after.iter().zip(ratio.model().parameters()) {
         assert_eq!(*b == a, b.name == "tasks", "{}", b.name);
     }

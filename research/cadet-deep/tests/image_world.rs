@@ -6,7 +6,7 @@ use cadet::learn::init::learned::Learned;
 use cadet::learn::init::random::random;
 use cadet::learn::sampler::{Base, Sampler};
 use cadet::learn::tasks::TaskEmbeddings;
-use cadet::learn::trainer::{Schedule, TrainConfig, Unwatched, Update, train};
+use cadet::learn::trainer::{Schedule, TrainConfig, Training, Unwatched, Update};
 use cadet::log::exposures::TaskId;
 use cadet::metrics::auc;
 use cadet::rng::{Purpose, Rng};
@@ -68,7 +68,9 @@ fn settings(update: Update) -> TrainConfig {
 fn fit(model: &mut Contrast, world: &World, update: Update) {
     let tasks = (0..TASKS.len() as u32).map(TaskId).collect();
     let sampler = Sampler::new(&world.exposures, tasks, Base::Exposures).unwrap();
-    train(model, &sampler, &world.x, None, &settings(update), None, &mut Unwatched).unwrap();
+    Training { sampler: &sampler, x: &world.x, validation: None, config: &settings(update) }
+        .run(model, None, &mut Unwatched)
+        .unwrap();
 }
 
 /// The mean over tasks of the AUC of active against other images, on a world not trained on.

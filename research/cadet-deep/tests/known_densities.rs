@@ -3,7 +3,8 @@
 use cadet::learn::estimator::{Estimator, Rates, Tensor};
 use cadet::learn::sampler::{Base, Batch, Sampler};
 use cadet::learn::tasks::TaskEmbeddings;
-use cadet::learn::trainer::{Schedule, TrainConfig, Unwatched, train};
+use cadet::learn::trainer::{Schedule, TrainConfig, Training, Unwatched};
+use cadet::learn::workers::Workers;
 use cadet::metrics::agreement;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Exposures, ExposuresBuilder, Instances, TaskId};
@@ -63,7 +64,9 @@ fn fit<E: Estimator + Send + Sync>(model: &mut E, truths: &[Truth], count: usize
         schedule: Schedule::Cosine,
         ..TrainConfig::paper()
     };
-    train(model, &sampler, &x, None, &config, None, &mut Unwatched).unwrap();
+    Training { sampler: &sampler, x: &x, validation: None, config: &config }
+        .run(model, None, &mut Unwatched)
+        .unwrap();
 }
 
 /// What the model and the truth say of new draws: the density of every task at every place.
@@ -154,7 +157,7 @@ fn behaves<E: Estimator + Clone>(make: impl Fn(u64) -> E) {
     let stepped = |seed: u64, rates: Rates, steps: usize| {
         let mut model = make(seed);
         for _ in 0..steps {
-            model.step(&x, &batch, rates);
+            model.step(&x, &batch, rates, &mut Workers::new(1));
         }
         model
     };
@@ -192,8 +195,8 @@ fn behaves<E: Estimator + Clone>(make: impl Fn(u64) -> E) {
     let (steps, moments) = model.optimiser();
     other.set_optimiser(steps, moments).unwrap();
     let mut model = model;
-    let loss = model.step(&x, &batch, RATES);
-    assert_eq!(other.step(&x, &batch, RATES), loss);
+    let loss = model.step(&x, &batch, RATES, &mut Workers::new(1));
+    assert_eq!(other.step(&x, &batch, RATES, &mut Workers::new(1)), loss);
     assert_eq!(other.parameters(), model.parameters());
 
     // Order and company do not change a response by more than rounding.
@@ -211,7 +214,7 @@ fn behaves<E: Estimator + Clone>(make: impl Fn(u64) -> E) {
     // Bad checkpoints are refused.
     assert!(model.set_parameters(vec![]).is_err());
     assert!(model.set_optimiser(0, vec![]).is_err());
-    assert_eq!(model.step(&x, &Batch::default(), RATES), 0.0);
+    assert_eq!(model.step(&x, &Batch::default(), RATES, &mut Workers::new(1)), 0.0);
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(crate) fn report_error(error: &anyhow::Error) -> ExitCode {
     let text = own.map_or_else(|| format!("{error:#}"), ToString::to_string).replace('\n', " ");
     // Nothing can be done where not even stderr can be written to.
     let _ = writeln!(std::io::stderr(), "cadet-paper: {text}");
-    let bad_input = own.is_some_and(|e| !matches!(e, Error::Diverged { .. }));
+    let bad_input = own.is_some_and(|e| !matches!(e, Error::Diverged { .. } | Error::Interrupted));
     ExitCode::from(if bad_input { 2 } else { 1 })
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         );
         return Err(Error::data(&args.data[0], At::File, what).into());
     }
-    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
+    output::listen_for_ctrl_c("stopping, and keeping the best epoch if there is one");
     let fitted = fit(log, &settings, &mut Watcher::new(None, false))?;
 
     // Users whose features come from what they saw need a past.

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
     files::check_folder(out, report::DEMO, &["exposures.csv", "users.csv", "model", "report.html"])?;
     let _folder = Folder::create(out)?;
     let claim = store::Claim::take(&out.join("model"))?;
-    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
+    output::listen_for_ctrl_c("stopping, and keeping the best epoch if there is one");
 
     let mut results = Vec::new();
     let mut kept = None;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cadet::arrive::{Added, Arrivals, arrive, fine_tune};
-use cadet::learn::trainer::{Signal, Watch};
+use cadet::learn::trainer::Watch;
 use cadet::log::{Built, LogBuilder, LogOptions, Tally};
 use cadet::model::{Model, Standing};
 use cadet::{IdRef, Ids, Instances, TaskId, store};
@@ -218,7 +218,7 @@ fn added_items(model: &Model) -> Vec<TaskId> {
 struct Stop;
 
 impl Watch for Stop {
-    fn batch(&mut self, _: usize, _: usize, _: usize, _: usize) -> Signal {
-        if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
+    fn stopped(&mut self) -> bool {
+        output::asked_to_stop()
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let log = read_log(args, settings.half_life)?;
     let titles = titles(args, &log.items)?;
     let mut watch = Watcher::new(Some(out), args.resume);
-    output::listen_for_ctrl_c("stopping after this batch and keeping the best epoch");
+    output::listen_for_ctrl_c("stopping, and keeping the best epoch if there is one");
     let again = (args.repeats > 1).then(|| log.clone());
     let model = cadet::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
     let model = model.with_titles(titles)?.with_manifest(|manifest| {
@@ -212,10 +212,14 @@ impl Watcher {
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
 
 impl Watch for Watcher {
+    fn stopped(&mut self) -> bool {
+        output::asked_to_stop()
+    }
+
     fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> Signal {
         self.bar.set_length(epochs.saturating_mul(of) as u64);
         self.bar.set_position((epoch - 1).saturating_mul(of).saturating_add(done) as u64);
-        if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
+        if self.stopped() { Signal::Stop } else { Signal::Continue }
     }
 
     fn epoch(&mut self, model: &dyn Estimator, progress: &Progress) -> cadet::Result<()> {

@@ -65,7 +65,10 @@ pub(super) fn measure(
         return Ok(None);
     }
     let rule = SplitRule::new(0.0, 0.0, settings.seed)?;
-    let study = Study::prepare(&past, names, given, settings, &rule, like)?;
+    let study = match Study::prepare(&past, names, given, settings, &rule, like, watch) {
+        Err(Error::Interrupted) => return Ok(None),
+        study => study?,
+    };
     let mut nets = match study.learn(settings, &mut Aside(watch)) {
         Ok(nets) if nets.history.end != End::Interrupted => nets,
         Ok(_) => return Ok(None),

@@ -94,7 +94,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
 
     watch.stage(Stage::Features);
     let names = (users.names(), items.names());
-    let study = Study::prepare(kept, names, given.as_ref(), settings, &settings.split()?, None)?;
+    let study = Study::prepare(kept, names, given.as_ref(), settings, &settings.split()?, None, watch)?;
     let mut nets = study.learn(settings, watch)?;
     let interrupted = nets.history.end == End::Interrupted;
 
@@ -218,7 +218,10 @@ fn refit(model: Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Re
     let scale = model.standard().axes.as_ref().map_or(1.0, |axes| axes.scale);
     let like = Like::new(model.factors(), scale / slope.map_or(1.0, |s| s.slope as f32));
     let rule = SplitRule::new(0.0, 0.0, settings.seed)?;
-    let mut study = Study::prepare(&kept, names, given, &again, &rule, like)?;
+    let mut study = match Study::prepare(&kept, names, given, &again, &rule, like, watch) {
+        Err(Error::Interrupted) => return Ok(model),
+        study => study?,
+    };
     let mut nets = match study.learn(&again, &mut Aside(watch)) {
         Ok(nets) if nets.history.end != End::Interrupted => nets,
         Ok(_) => return Ok(model),
@@ -260,6 +263,10 @@ fn check(log: &Log, settings: &Settings) -> Result<()> {
 struct Aside<'a>(&'a mut dyn Observe);
 
 impl Watch for Aside<'_> {
+    fn stopped(&mut self) -> bool {
+        self.0.stopped()
+    }
+
     fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> trainer::Signal {
         self.0.batch(epoch, epochs, done, of)
     }

@@ -19,7 +19,7 @@ use crate::learn::ratio::{Products, Ratio};
 use crate::learn::sampler::Sampler;
 use crate::learn::tasks::TaskEmbeddings;
 use crate::learn::temper::Slope;
-use crate::learn::trainer::{self, End, History, TrainConfig, Validation};
+use crate::learn::trainer::{End, History, TrainConfig, Training, Validation, Watch};
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::ids::Names;
 use crate::log::instances::Instances;
@@ -98,6 +98,7 @@ impl Study {
         settings: &Settings,
         rule: &SplitRule,
         like: Option<Like>,
+        watch: &mut dyn Watch,
     ) -> Result<Self> {
         let views = match given {
             Some(_) => Views::of_users(kept, users, rule),
@@ -111,7 +112,8 @@ impl Study {
             Some(x) => (x.clone(), Vec::new(), None, Vec::new(), true),
             None => {
                 let train = kept.filter(|_, u| views.of[u.0 as usize] == Part::Train);
-                let (factors, tried, signal) = learn_factors(&train, settings, like.and_then(|l| l.factors))?;
+                let (factors, tried, signal) =
+                    learn_factors(&train, settings, like.and_then(|l| l.factors), watch)?;
                 let shown = views.shown.as_ref().unwrap_or(&views.train);
                 let (x, mass) = factors.fold_in_rows(&shown.transposed())?;
                 (x, mass, Some(factors), tried, signal)
@@ -139,7 +141,8 @@ impl Study {
         if signal && given.is_some() && settings.axes > 0 && settings.adds_up() {
             let fold = axes::folds(x.len(), views.each, settings.seed);
             let with_kinds = given.is_some();
-            standard.axes = Axes::learn(&x, &views.train, &fold, settings.axes, with_kinds, settings.seed)?;
+            standard.axes =
+                Axes::learn(&x, &views.train, &fold, settings.axes, with_kinds, settings.seed, watch)?;
             if let Some(axes) = &standard.axes {
                 axes.append(&mut x)?;
             }
@@ -295,7 +298,8 @@ impl Study {
         let validation =
             held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
         let resume = watch.resume(stage, model)?;
-        let history = trainer::train(model, &sampler, &self.x, validation.as_ref(), config, resume, watch)?;
+        let training = Training { sampler: &sampler, x: &self.x, validation: validation.as_ref(), config };
+        let history = training.run(model, resume, watch)?;
         let kept = &history.epochs[history.best - 1];
         let loss = kept.valid.map_or(kept.train_loss, |v| v.loss);
         match loss > DIVERGED {
@@ -438,8 +442,9 @@ fn learn_factors(
     train: &Exposures,
     settings: &Settings,
     like: Option<(usize, f32)>,
+    watch: &mut dyn Watch,
 ) -> Result<(Factors, Tried, bool)> {
-    let factors = match Factors::learn(train, settings.factors, settings.seed) {
+    let factors = match Factors::learn(train, settings.factors, settings.seed, watch) {
         Ok(factors) => factors,
         // One item, or one user: there is nothing to tell apart.
         Err(Error::Config { .. }) if settings.features_from == FeatureSource::Halves => {
@@ -454,7 +459,7 @@ fn learn_factors(
     if settings.features_from == FeatureSource::All {
         return Ok((factors, Vec::new(), true));
     }
-    let found = Reliability::measure(train, settings.factors, settings.seed)?;
+    let found = Reliability::measure(train, settings.factors, settings.seed, watch)?;
     tracing::info!("{} of {} factors stand out from chance", found.factors, found.tried.len());
     Ok((factors.narrowed(found.factors, found.prior)?, found.tried, found.factors > 0))
 }

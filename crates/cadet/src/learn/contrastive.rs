@@ -11,11 +11,11 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::kernels::{Adam, AdamConfig, Coasting, Floats, Late, Pairs, Rows, Scratch, add_to, catch_up};
-use crate::learn::crew;
 use crate::learn::estimator::{Estimator, Idle, Rates, Tensor, take};
 use crate::learn::net::Net;
 use crate::learn::offsets::Offsets;
 use crate::learn::sampler::Batch;
+use crate::learn::workers::Workers;
 use crate::log::instances::Instances;
 use crate::rng::{self, Purpose};
 
@@ -117,8 +117,7 @@ impl Contrastive {
         late.clear();
     }
 
-    /// A step on at most so many threads.
-    fn step_on(&mut self, threads: usize, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
+    fn update(&mut self, x: &Instances, batch: &Batch, rates: Rates, workers: &mut Workers) -> f64 {
         let count = batch.tasks.len();
         if count == 0 {
             return 0.0;
@@ -154,7 +153,7 @@ impl Contrastive {
                 *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
             };
         let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
-        crew::each(threads, jobs.enumerate(), work);
+        workers.each(jobs.enumerate(), work);
         let loss = losses.iter().sum::<f64>() / count as f64;
 
         self.steps += 1;
@@ -193,7 +192,7 @@ impl Contrastive {
         if rates.net > 0.0 {
             jobs.push(&mut update_net);
         }
-        crew::each(threads, jobs, |job| job());
+        workers.each(jobs, |job| job());
         loss
     }
 }
@@ -204,8 +203,8 @@ impl Estimator for Contrastive {
         self.idle = idle;
     }
 
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64 {
-        self.step_on(crew::threads(), x, batch, rates)
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, workers: &mut Workers) -> f64 {
+        self.update(x, batch, rates, workers)
     }
 
     fn settle(&mut self) {
@@ -309,6 +308,7 @@ mod tests {
         let mut model = Contrastive::new(Net::random(shape, TASKS, &rows, 2).unwrap(), 2);
         model.set_idle(idle);
         let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
+        let mut alone = Workers::new(1);
         let mut dense = model.net.table.to_vec();
         let [mut m, mut v] = [vec![0.0; dense.len()], vec![0.0; dense.len()]];
         for step in 0..400u64 {
@@ -318,7 +318,7 @@ mod tests {
             let batch = Batch { tasks, positives: draw(), negatives: draw() };
             let rate = 0.01 / (1.0 + step as f32 / 100.0);
             let rates = Rates { net: rate, tasks: if step % 5 == 4 { 0.0 } else { rate } };
-            model.step(&x, &batch, rates);
+            model.step(&x, &batch, rates, &mut alone);
             if rates.tasks > 0.0 {
                 let mut gradient = vec![0.0; dense.len()];
                 for i in &model.work.distinct {
@@ -354,6 +354,7 @@ mod tests {
             let mut model = Contrastive::new(Net::random(shape, TASKS, &rows, 2).unwrap(), 2);
             model.set_idle(Idle::Coast);
             let x = Instances::new(3, (0..60).map(|_| rng.normal()).collect()).unwrap();
+            let mut workers = Workers::new(threads);
             // Five chunks, the last one short.
             let count = 4 * CHUNK + 7;
             let losses: Vec<f64> = (0..50)
@@ -361,8 +362,7 @@ mod tests {
                     let mut draw = |below: usize| (0..count).map(|_| rng.below(below) as u32).collect();
                     let batch = Batch { tasks: draw(TASKS), positives: draw(20), negatives: draw(20) };
                     let rates = Rates { net: 0.01, tasks: 0.01 };
-                    crew::fresh();
-                    model.step_on(threads, &x, &batch, rates)
+                    model.step(&x, &batch, rates, workers.forget())
                 })
                 .collect();
             model.settle();

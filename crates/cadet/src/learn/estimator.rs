@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::learn::sampler::Batch;
+use crate::learn::workers::Workers;
 use crate::log::instances::Instances;
 use crate::{Error, Result};
 
@@ -63,8 +64,8 @@ pub fn take(tensors: &mut Vec<Tensor>, name: &str, shape: &[usize]) -> Result<Ve
 
 /// A model that can be trained by [`crate::learn::trainer`].
 pub trait Estimator {
-    /// One update on a batch; returns the mean loss before it.
-    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates) -> f64;
+    /// One update on a batch, which the workers may share; returns the mean loss before it.
+    fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, workers: &mut Workers) -> f64;
 
     /// What the rows of tasks do that a batch does not meet. Those of a model that does not listen rest.
     fn set_idle(&mut self, _idle: Idle) {}

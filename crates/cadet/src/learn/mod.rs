@@ -2,7 +2,7 @@
 //! the pieces together.
 
 pub mod contrastive;
-mod crew;
+pub mod epochs;
 pub mod estimator;
 pub mod features;
 pub(crate) mod groups;
@@ -17,3 +17,4 @@ pub mod tasks;
 pub mod scores;
 pub mod temper;
 pub mod trainer;
+pub mod workers;

@@ -1,13 +1,15 @@
-//! Sample → loss → step → validate → keep the best. One loop for every model.
+//! Sample → loss → step → validate, for every [`Estimator`]; the loop itself is in [`crate::learn::epochs`].
 
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::learn::crew::{self, Training};
+pub use crate::learn::epochs::End;
+use crate::learn::epochs::{self, Course, Standing};
 pub use crate::learn::estimator::Idle;
 use crate::learn::estimator::{Estimator, Rates, Tensor};
 use crate::learn::sampler::{Batch, Sampler};
+use crate::learn::workers::Workers;
 use crate::log::instances::Instances;
 use crate::metrics;
 use crate::rng::{Purpose, Rng};
@@ -43,6 +45,17 @@ pub enum Select {
     Auc,
     /// Being the last.
     Last,
+}
+
+impl Select {
+    /// What an epoch is worth that reached this on the held-out pairs; nothing where the last one is the best.
+    fn worth(self, valid: Option<Score>) -> Option<f64> {
+        match self {
+            Select::Loss => valid.map(|s| -s.loss),
+            Select::Auc => valid.map(|s| s.auc),
+            Select::Last => None,
+        }
+    }
 }
 
 /// How to train.
@@ -190,18 +203,6 @@ pub struct Epoch {
     pub valid: Option<Score>,
 }
 
-/// How training ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum End {
-    /// All epochs were run.
-    Finished,
-    /// No better epoch came for a while.
-    Early,
-    /// Somebody asked it to stop.
-    Interrupted,
-}
-
 /// What happened in training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct History {
@@ -235,17 +236,28 @@ pub enum Signal {
     Stop,
 }
 
-/// Somebody who looks on: a progress bar, a checkpoint, Ctrl-C.
+/// A progress bar, a checkpoint, Ctrl-C.
 pub trait Watch {
+    /// Whether to stop, asked between the pieces of any long work. Training stops after a batch and keeps its best epoch;
+    /// what leaves nothing behind that could be used ends with [`Error::Interrupted`].
+    fn stopped(&mut self) -> bool {
+        false
+    }
+
     /// After some batches of an epoch (counted from 1).
     fn batch(&mut self, _epoch: usize, _epochs: usize, _done: usize, _of: usize) -> Signal {
-        Signal::Continue
+        if self.stopped() { Signal::Stop } else { Signal::Continue }
     }
 
     /// After an epoch.
     fn epoch(&mut self, _model: &dyn Estimator, _progress: &Progress) -> Result<()> {
         Ok(())
     }
+}
+
+/// An error where somebody asked to stop.
+pub(crate) fn go_on(watch: &mut dyn Watch) -> Result<()> {
+    if watch.stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Nobody looks on.
@@ -258,123 +270,140 @@ impl Watch for Unwatched {}
 const DRAWN_BATCHES: usize = 16;
 const DRAWN_PAIRS: usize = 1 << 20;
 
-/// Trains a model and leaves it at its best epoch.
-///
-/// Every batch has a random stream of its own, keyed by (seed, epoch, batch): a run that goes on from
-/// `resume` gives the bytes that an uninterrupted run gives.
-pub fn train<E: Estimator + Send + Sync>(
-    model: &mut E,
-    sampler: &Sampler<'_>,
-    x: &Instances,
-    validation: Option<&Validation>,
-    config: &TrainConfig,
-    resume: Option<Progress>,
-    watch: &mut dyn Watch,
-) -> Result<History> {
-    config.check()?;
-    let _training = Training::begin();
-    model.set_idle(config.idle);
-    let batches = sampler.len().div_ceil(config.batch).max(1);
-    let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
-    let mut progress = resume.unwrap_or(Progress { history: none, best: None });
-    let draw = |epoch: usize, first: usize, drawn: &mut [Batch]| {
-        crew::each(crew::threads(), drawn.iter_mut().enumerate(), |(i, batch)| {
+/// What a model is trained on, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Training<'a> {
+    /// Draws the batches.
+    pub sampler: &'a Sampler<'a>,
+    /// The features of all instances.
+    pub x: &'a Instances,
+    /// Tells which epoch is the best; without it, that is the last one.
+    pub validation: Option<&'a Validation>,
+    /// Everything else.
+    pub config: &'a TrainConfig,
+}
+
+impl Training<'_> {
+    /// Trains a model and leaves it at its best epoch.
+    ///
+    /// Every batch has a random stream of its own, keyed by (seed, epoch, batch): a run that goes on from
+    /// `resume` gives the bytes that an uninterrupted run gives.
+    pub fn run(
+        &self,
+        model: &mut dyn Estimator,
+        resume: Option<Progress>,
+        watch: &mut dyn Watch,
+    ) -> Result<History> {
+        let config = self.config;
+        config.check()?;
+        model.set_idle(config.idle);
+        let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
+        let progress = resume.unwrap_or(Progress { history: none, best: None });
+        let worth = progress.history.epochs.iter().map(|e| config.select.worth(e.valid)).collect();
+        let mut standing = Standing::after(worth);
+        let batches = self.sampler.len().div_ceil(config.batch).max(1);
+        let ahead = (DRAWN_PAIRS / config.batch).clamp(1, DRAWN_BATCHES).min(batches);
+        let mut run = Run {
+            training: *self,
+            model,
+            watch,
+            progress,
+            batches,
+            drawn: vec![Batch::default(); ahead],
+            workers: Workers::here(),
+            clock: Instant::now(),
+        };
+        let end = epochs::run(&mut run, config.epochs, config.patience, &mut standing)?;
+        Ok(History { best: standing.best, end, ..run.progress.history })
+    }
+}
+
+/// A training under way.
+struct Run<'a> {
+    training: Training<'a>,
+    model: &'a mut dyn Estimator,
+    watch: &'a mut dyn Watch,
+    progress: Progress,
+    batches: usize,
+    /// Batches that were drawn together.
+    drawn: Vec<Batch>,
+    workers: Workers,
+    /// When the epoch began.
+    clock: Instant,
+}
+
+impl Run<'_> {
+    /// Draws batches of an epoch, from this one on.
+    fn draw(&mut self, epoch: usize, first: usize) {
+        let Training { sampler, config, .. } = self.training;
+        let count = self.drawn.len().min(self.batches - first);
+        self.workers.each(self.drawn[..count].iter_mut().enumerate(), |(i, batch)| {
             let mut rng = Rng::at(config.seed, Purpose::Batch, [epoch as u64, (first + i) as u64]);
             sampler.fill(&mut rng, config.batch, batch);
         });
-    };
-    let ahead = (DRAWN_PAIRS / config.batch).clamp(1, DRAWN_BATCHES);
-    let mut drawn = vec![Batch::default(); ahead.min(batches)];
-    let start = progress.history.epochs.len();
-    let mut interrupted = false;
-    for epoch in start..config.epochs {
-        if is_over(&progress.history, config.patience) {
-            break;
+    }
+}
+
+impl Course for Run<'_> {
+    fn batches(&self) -> usize {
+        self.batches
+    }
+
+    fn step(&mut self, epoch: usize, batch: usize) -> f64 {
+        if batch == 0 {
+            self.clock = Instant::now();
         }
-        // Copied only now that this epoch is about to move the parameters away from the best.
-        if epoch > 0 && progress.history.best == epoch {
-            progress.best = Some(model.parameters());
+        let at = batch % self.drawn.len();
+        if at == 0 {
+            self.draw(epoch, batch);
         }
-        let (mut losses, mut done) = (0.0, 0);
-        let clock = Instant::now();
-        for b in 0..batches {
-            if b % ahead == 0 {
-                draw(epoch, b, &mut drawn[..ahead.min(batches - b)]);
+        let config = self.training.config;
+        let rate = config.rate(epoch, batch as f64 / self.batches as f64);
+        let both = Rates { net: rate * config.net_rate, tasks: rate * config.task_rate };
+        let rates = match config.update {
+            Update::Joint => both,
+            Update::Alternate if (epoch * self.batches + batch).is_multiple_of(2) => {
+                Rates { tasks: 0.0, ..both }
             }
-            let rate = config.rate(epoch, b as f64 / batches as f64);
-            let both = Rates { net: rate * config.net_rate, tasks: rate * config.task_rate };
-            let rates = match config.update {
-                Update::Joint => both,
-                Update::Alternate if (epoch * batches + b).is_multiple_of(2) => Rates { tasks: 0.0, ..both },
-                Update::Alternate => Rates { net: 0.0, ..both },
-            };
-            let loss = model.step(x, &drawn[b % ahead], rates);
-            if !loss.is_finite() {
-                return Err(Error::Diverged { epoch: epoch + 1, loss });
-            }
-            losses += loss;
-            done += 1;
-            if (done % 16 == 0 || done == batches)
-                && watch.batch(epoch + 1, config.epochs, done, batches) == Signal::Stop
-            {
-                interrupted = true;
-                break;
-            }
-        }
-        model.settle();
-        let history = &mut progress.history;
-        history.seconds += clock.elapsed().as_secs_f64();
+            Update::Alternate => Rates { net: 0.0, ..both },
+        };
+        self.model.step(self.training.x, &self.drawn[at], rates, &mut self.workers)
+    }
+
+    fn goes_on(&mut self, epoch: usize, done: usize) -> bool {
+        self.watch.batch(epoch + 1, self.training.config.epochs, done, self.batches) == Signal::Continue
+    }
+
+    fn end(&mut self, epoch: usize, done: usize, loss: f64) -> Result<Option<f64>> {
+        self.model.settle();
+        let Training { x, validation, config, .. } = self.training;
+        let history = &mut self.progress.history;
+        history.seconds += self.clock.elapsed().as_secs_f64();
         history.positives += (done * config.batch) as u64;
-        let valid = validation.map(|v| v.score(model, x));
+        let valid = validation.map(|v| v.score(self.model, x));
         if let Some(score) = valid.filter(|s| !s.loss.is_finite()) {
             return Err(Error::Diverged { epoch: epoch + 1, loss: score.loss });
         }
         let learning_rate = config.rate(epoch, 0.0);
-        history.epochs.push(Epoch {
-            epoch: epoch + 1,
-            learning_rate,
-            train_loss: losses / done as f64,
-            valid,
-        });
-        history.best = best(&history.epochs, config.select);
-        if history.best == epoch + 1 {
-            progress.best = None;
-        }
-        if interrupted {
-            break;
-        }
-        watch.epoch(model, &progress)?;
+        history.epochs.push(Epoch { epoch: epoch + 1, learning_rate, train_loss: loss, valid });
+        Ok(config.select.worth(valid))
     }
-    let history = &mut progress.history;
-    let last = history.epochs.len();
-    history.end = match () {
-        () if interrupted => End::Interrupted,
-        () if last < config.epochs => End::Early,
-        () => End::Finished,
-    };
-    if let Some(best) = progress.best.filter(|_| history.best != last) {
-        model.set_parameters(best)?;
+
+    fn report(&mut self, standing: &Standing) -> Result<()> {
+        self.progress.history.best = standing.best;
+        if standing.best == standing.epochs() {
+            self.progress.best = None;
+        }
+        self.watch.epoch(self.model, &self.progress)
     }
-    Ok(progress.history)
-}
 
-fn is_over(history: &History, patience: usize) -> bool {
-    patience > 0 && history.epochs.len() - history.best.min(history.epochs.len()) >= patience
-}
+    fn keep(&mut self) {
+        self.progress.best = Some(self.model.parameters());
+    }
 
-/// The number of the best epoch; the last one where it is asked for, or nothing was validated.
-fn best(epochs: &[Epoch], select: Select) -> usize {
-    let value = |e: &Epoch| match select {
-        Select::Loss => e.valid.map(|s| -s.loss),
-        Select::Auc => e.valid.map(|s| s.auc),
-        Select::Last => None,
-    };
-    let better = |a: &&Epoch, b: &&Epoch| match (value(a), value(b)) {
-        // Of equals the earlier one: it comes first, and `max_by` keeps the last.
-        (Some(x), Some(y)) => x.total_cmp(&y).then(b.epoch.cmp(&a.epoch)),
-        _ => a.epoch.cmp(&b.epoch),
-    };
-    epochs.iter().max_by(better).map_or(0, |e| e.epoch)
+    fn put_back(&mut self) -> Result<()> {
+        self.progress.best.take().map_or(Ok(()), |best| self.model.set_parameters(best))
+    }
 }
 
 #[cfg(test)]
@@ -382,21 +411,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_an_epoch_the_best() {
-        let scores = [(1.0, 0.7), (0.8, 0.6), (0.9, 0.8), (0.8, 0.8), (1.1, 0.5)];
-        let epoch = |(i, (loss, auc)): (usize, (f64, f64))| Epoch {
-            epoch: i + 1,
-            learning_rate: 0.1,
-            train_loss: 1.0,
-            valid: Some(Score { loss, auc }),
-        };
-        let mut epochs: Vec<Epoch> = scores.into_iter().enumerate().map(epoch).collect();
-        // Of equals the earlier one.
-        assert_eq!(best(&epochs, Select::Loss), 2);
-        assert_eq!(best(&epochs, Select::Auc), 3);
-        assert_eq!(best(&epochs, Select::Last), 5);
-        epochs.iter_mut().for_each(|e| e.valid = None);
-        assert_eq!(best(&epochs, Select::Loss), 5);
-        assert_eq!(best(&[], Select::Last), 0);
+    fn what_an_epoch_is_worth() {
+        let valid = Some(Score { loss: 1.2, auc: 0.7 });
+        let worth = |valid| [Select::Loss, Select::Auc, Select::Last].map(|select| select.worth(valid));
+        assert_eq!(worth(valid), [Some(-1.2), Some(0.7), None]);
+        assert_eq!(worth(None), [None; 3]);
     }
 }

@@ -14,7 +14,7 @@ use cadet::learn::init::random::Random;
 use cadet::learn::sampler::{Base, Sampler};
 use cadet::learn::tasks::TaskEmbeddings;
 use cadet::learn::trainer::{
-    History, Idle, Progress, Schedule, Select, Signal, TrainConfig, Update, Validation, Watch, train,
+    History, Idle, Progress, Schedule, Select, Signal, TrainConfig, Training, Update, Validation, Watch,
 };
 use cadet::store::Checkpoint;
 use cadet::{Exposures, Instances, TaskId};
@@ -209,7 +209,8 @@ impl Work<'_> {
         let resume = checkpoint.load(STAGE, model)?;
         let mut watch =
             Keeper { checkpoint, bar: self.bar, name, epochs: config.epochs, saved: Instant::now() };
-        Ok(train(model, &sampler, x, validation.as_ref(), config, resume, &mut watch)?)
+        let training = Training { sampler: &sampler, x, validation: validation.as_ref(), config };
+        Ok(training.run(model, resume, &mut watch)?)
     }
 }
 

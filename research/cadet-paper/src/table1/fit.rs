@@ -10,7 +10,7 @@ use cadet::learn::init::random::Random;
 use cadet::learn::ratio::Ratio;
 use cadet::learn::sampler::{Base, Sampler};
 use cadet::learn::tasks::TaskEmbeddings;
-use cadet::learn::trainer::{History, Idle, Schedule, Select, TrainConfig, Unwatched, Validation, train};
+use cadet::learn::trainer::{History, Idle, Schedule, Select, TrainConfig, Training, Unwatched, Validation};
 use cadet::log::split::Part;
 use cadet::settings::{Init as CoreInit, Settings};
 use cadet::{Error, Instances, TaskId};
@@ -208,7 +208,8 @@ fn fit<E: Estimator + Send + Sync>(
     let held_out = Sampler::new(&split.parts.valid, tasks, settings.base).ok();
     let validation =
         held_out.map(|s| Validation::draw(&s, VALIDATION_PAIRS.min(20 * s.len()), settings.seed));
-    Ok(train(model, &sampler, x, validation.as_ref(), config, None, &mut Unwatched)?)
+    let training = Training { sampler: &sampler, x, validation: validation.as_ref(), config };
+    Ok(training.run(model, None, &mut Unwatched)?)
 }
 
 fn all_tasks(split: &Split) -> Vec<TaskId> {

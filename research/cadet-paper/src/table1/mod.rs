@@ -22,6 +22,7 @@ use cadet::Instances;
 use cadet::judge::evaluate::{Scores, Ties};
 use cadet::learn::features::{Factors, Standard};
 use cadet::learn::init::Initialiser;
+use cadet::learn::trainer::Unwatched;
 use cadet::log::split::Part;
 use cadet::settings::Settings;
 use cadet_data::cost::{peak_rss_bytes, thread_cpu_seconds};
@@ -280,7 +281,8 @@ impl Run<'_> {
     fn factors(&self, split: &Split) -> Result<Instances> {
         self.stage("factorisation", || {
             let parts = &split.parts;
-            let factors = Factors::learn(&parts.train, Settings::default().factors, split.number)?;
+            let factors =
+                Factors::learn(&parts.train, Settings::default().factors, split.number, &mut Unwatched)?;
             let mut x = factors.fold_in(parts.shown.as_ref().unwrap_or(&parts.train))?;
             Standard::fit(&x, parts.members(Part::Train).into_iter()).apply(&mut x)?;
             Ok(x)

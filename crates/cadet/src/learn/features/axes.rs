@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::learn::features::mixture::{Mixture, MixtureConfig, Moments};
+use crate::learn::trainer::{Watch, go_on};
 use crate::linalg::eigen_symmetric;
 use crate::log::exposures::Exposures;
 use crate::log::instances::Instances;
@@ -66,15 +67,18 @@ impl Axes {
         most: usize,
         with_kinds: bool,
         seed: u64,
+        watch: &mut dyn Watch,
     ) -> Result<Option<Self>> {
         let sample = Sample::of(train, seed);
         if most == 0 || sample.tasks.len() < LEAST_ITEMS || x.width() > MOST_WIDTH {
             return Ok(None);
         }
         let kinds = if with_kinds { Some(kinds_of_users(x, train, seed)?) } else { None };
+        go_on(watch)?;
         let phi = describe(x, kinds.as_ref())?;
         let (mean, whitener, width) = whiten(&phi, train);
         let z = project(&phi, &mean, &whitener, width);
+        go_on(watch)?;
         let parts: Vec<Vec<(f64, f64)>> = (0..FOLDS)
             .into_par_iter()
             .map(|f| {
@@ -84,6 +88,7 @@ impl Axes {
                 sample.agreement(&z, width, &axes, |u| fold[u as usize] as usize == f)
             })
             .collect();
+        go_on(watch)?;
         let found = parts.iter().map(Vec::len).min().unwrap_or(0);
         let mut priors: Vec<f32> = Vec::new();
         let (mut kept, mut least) = (0, f64::INFINITY);
@@ -349,11 +354,12 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::trainer::Unwatched;
     use crate::log::exposures::ExposuresBuilder;
     use crate::worlds::traits::TraitConfig;
 
     fn learned(x: &Instances, exposures: &Exposures) -> Option<Axes> {
-        Axes::learn(x, exposures, &folds(x.len(), 1, 1), 16, true, 1).unwrap()
+        Axes::learn(x, exposures, &folds(x.len(), 1, 1), 16, true, 1, &mut Unwatched).unwrap()
     }
 
     #[test]

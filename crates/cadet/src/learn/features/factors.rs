@@ -7,6 +7,7 @@
 
 use rayon::prelude::*;
 
+use crate::learn::trainer::{Watch, go_on};
 use crate::linalg::{eigen_symmetric, map_eigenvalues};
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::instances::Instances;
@@ -77,7 +78,7 @@ impl Factors {
     }
 
     /// Finds the item vectors; fewer than `width` where the exposures do not have as many dimensions.
-    pub fn learn(exposures: &Exposures, width: usize, seed: u64) -> Result<Self> {
+    pub fn learn(exposures: &Exposures, width: usize, seed: u64, watch: &mut dyn Watch) -> Result<Self> {
         let by_user = exposures.transposed();
         let seen = |e: &Exposures| e.audiences().filter(|(_, a)| !a.instances.is_empty()).count();
         let rank = seen(exposures).min(seen(&by_user));
@@ -99,6 +100,7 @@ impl Factors {
         let mut items: Vec<f32> = (0..exposures.task_count() * k).map(|_| rng.normal()).collect();
         let (mut values, mut vectors) = (vec![0.0; k], Vec::new());
         for pass in 0..PASSES {
+            go_on(watch)?;
             orthonormalise(&mut items, k);
             let mut users = product(&by_user, &user_scale, &item_scale, &items, k);
             orthonormalise(&mut users, k);
@@ -251,6 +253,7 @@ fn orthonormalise(rows: &mut [f32], k: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::trainer::Unwatched;
     use crate::log::exposures::ExposuresBuilder;
 
     /// Two groups of users who see two groups of items, and a few strays.
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_first_factor_tells_two_camps_apart() {
-        let factors = Factors::learn(&two_camps(), 4, 1).unwrap();
+        let factors = Factors::learn(&two_camps(), 4, 1, &mut Unwatched).unwrap();
         let x = factors.fold_in(&two_camps()).unwrap();
         let sign = |u: u32| x.row(u)[0].signum();
         let agree = (0..200).filter(|u| sign(*u) == sign(u % 2)).count();
@@ -281,20 +284,20 @@ mod tests {
         builder.push(0, 0);
         builder.push(0, 1);
         let one_item = builder.build(1, 2).unwrap();
-        assert!(Factors::learn(&one_item, 8, 1).is_err());
+        assert!(Factors::learn(&one_item, 8, 1, &mut Unwatched).is_err());
         let mut builder = ExposuresBuilder::new();
         for u in 0..3 {
             builder.push(u, u);
         }
         let diagonal = builder.build(3, 3).unwrap();
-        let factors = Factors::learn(&diagonal, 8, 1).unwrap();
+        let factors = Factors::learn(&diagonal, 8, 1, &mut Unwatched).unwrap();
         assert_eq!(factors.width(), 2);
         assert!(factors.items().iter().all(|v| v.is_finite()));
     }
 
     #[test]
     fn a_user_without_exposures_is_in_the_middle() {
-        let factors = Factors::learn(&two_camps(), 3, 1).unwrap();
+        let factors = Factors::learn(&two_camps(), 3, 1, &mut Unwatched).unwrap();
         let empty = ExposuresBuilder::new().build(40, 1).unwrap();
         assert_eq!(factors.fold_in(&empty).unwrap().row(0), [0.0; 3]);
     }

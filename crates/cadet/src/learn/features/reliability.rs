@@ -6,6 +6,7 @@
 //! from. A mean over n exposures is then best shrunk by `n/(n + k)` with `k = (1-τ)/τ`.
 
 use crate::learn::features::Factors;
+use crate::learn::trainer::Watch;
 use crate::log::exposures::{Exposures, TaskId};
 use crate::rng::{self, Purpose};
 use crate::{Error, Result};
@@ -34,7 +35,7 @@ const SAMPLE: usize = 3_000_000;
 
 impl Reliability {
     /// Asks the exposures of training users, at most so many factors.
-    pub fn measure(exposures: &Exposures, factors: usize, seed: u64) -> Result<Self> {
+    pub fn measure(exposures: &Exposures, factors: usize, seed: u64, watch: &mut dyn Watch) -> Result<Self> {
         let share = SAMPLE as f64 / exposures.len().max(1) as f64;
         let fold: Vec<Option<u64>> = (0..exposures.instance_count() as u64)
             .map(|u| {
@@ -46,7 +47,7 @@ impl Reliability {
         let mut sums: Vec<Sum> = Vec::new();
         for j in 0..FOLDS {
             let others = exposures.filter(|_, u| fold[u.0 as usize].is_some_and(|f| f != j));
-            let learned = match Factors::learn(&others, factors, seed.wrapping_add(j + 1)) {
+            let learned = match Factors::learn(&others, factors, seed.wrapping_add(j + 1), watch) {
                 Ok(learned) => learned,
                 // Too few users or items: this fold has nothing to say.
                 Err(Error::Config { .. }) => continue,
@@ -118,10 +119,11 @@ fn add_user(learned: &Factors, own: &Exposures, user: u32, seed: u64, sums: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::trainer::Unwatched;
     use crate::worlds::tastes::{TasteConfig, Tastes};
 
     fn measured(config: TasteConfig) -> Reliability {
-        Reliability::measure(&config.make().unwrap().exposures, 16, 1).unwrap()
+        Reliability::measure(&config.make().unwrap().exposures, 16, 1, &mut Unwatched).unwrap()
     }
 
     #[test]
@@ -146,7 +148,7 @@ mod tests {
         let mut builder = crate::ExposuresBuilder::new();
         builder.push(0, 0);
         builder.push(1, 1);
-        let found = Reliability::measure(&builder.build(2, 2).unwrap(), 8, 1).unwrap();
+        let found = Reliability::measure(&builder.build(2, 2).unwrap(), 8, 1, &mut Unwatched).unwrap();
         assert_eq!(found.factors, 0);
     }
 }
