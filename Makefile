@@ -21,8 +21,10 @@ test: ## every check, cheapest first
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-bench: ## speed beside PyTorch, ONNX Runtime and Polars
+bench: ## speed beside PyTorch, ONNX Runtime and Polars, and how fast a model answers
 	python3 benches/peers/run.py
+	$(CARGO) build --release -p cadet-cli --bins --example ask
+	target/release/examples/ask target/ask
 
 experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example worlds -- research/results/worlds
