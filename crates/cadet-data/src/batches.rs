@@ -12,45 +12,45 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Fields};
 use cadet::log::block::{Block, Extras, Known};
 use cadet::log::{Columns, LogBuilder, is_weight};
-use cadet::{At, Error, Hint, Result};
+use cadet::{At, Error, Hint, Ids, Result};
 use rayon::prelude::*;
 
 use crate::id_column::{self, Numberer, not_ids};
+use crate::pairs::PairChunk;
 use crate::skipped::{Fault, clip, no_column, one_column};
 use crate::times::{self, not_times};
 
 /// So many rows are looked at by one thread at a time.
 const ROWS: usize = 1 << 16;
+/// What comes from memory has no path.
+const IN_MEMORY: &str = "";
 
 /// Adds the rows of a record batch to a log. Ids are integers of any width or strings, dictionary-encoded or not; a row
 /// that cannot be used is an error that names it and its column, and then none of the batch is added.
 ///
 /// Rows are counted from 1, over all batches that this builder was given.
 pub fn push_batch(builder: &mut LogBuilder, batch: &RecordBatch, columns: &Columns) -> Result<()> {
-    let in_memory = Path::new("");
-    let wanted = Wanted::find(in_memory, columns, true, batch.schema().fields())?;
+    let wanted = Wanted::find(IN_MEMORY.as_ref(), columns, true, batch.schema().fields())?;
     let rows = wanted.rows(batch, |column| column);
-    let count = batch.num_rows();
-    let first = builder.next_row();
-    let piece = |i: usize| rows.slice(i * ROWS, ROWS.min(count - i * ROWS));
-    let pieces = count.div_ceil(ROWS);
-    let check = |i: usize| {
-        let mut faults = Vec::new();
-        let extras = piece(i).check(&wanted, &mut |row, fault| faults.push((row, fault)));
-        // The sort is stable: of two faults of a row, the first found is told.
-        faults.sort_by_key(|(row, _)| *row);
-        match faults.into_iter().next() {
-            Some((row, fault)) => Err(fault.at(in_memory, At::Row(first + (i * ROWS + row) as u64))),
-            None => Ok(extras),
-        }
-    };
-    let checked: Vec<Result<Found>> = (0..pieces).into_par_iter().map(check).collect();
-    let checked: Vec<Found> = checked.into_iter().collect::<Result<_>>()?;
-    builder.push_blocks(count as u64, pieces, |i, known| {
+    let found = rows.check_all(&wanted, builder.next_row())?;
+    builder.push_blocks(batch.num_rows() as u64, found.len(), |i, known| {
         let mut block = Block::new(wanted.extras(), 0);
-        piece(i).push(checked[i].clone(), None, known, &mut Numberers::default(), &mut block)?;
+        rows.piece(i).push(found[i].clone(), None, known, &mut Numberers::default(), &mut block)?;
         Ok(block)
     })
+}
+
+/// The pairs of a record batch, in its order, to be asked about. Ids are as in [`push_batch`].
+pub fn pairs_of(batch: &RecordBatch, columns: &Columns) -> Result<PairChunk> {
+    let wanted = Wanted::find(IN_MEMORY.as_ref(), columns, false, batch.schema().fields())?;
+    let rows = wanted.rows(batch, |column| column);
+    rows.check_all(&wanted, 1)?;
+    let (users, items) = (Ids::new(), Ids::new());
+    let known = Known { users: &users, items: &items };
+    let mut block = Block::new(wanted.extras(), batch.num_rows());
+    rows.push(Found::default(), None, known, &mut Numberers::default(), &mut block)?;
+    let (users, items, rows) = block.into_pairs();
+    Ok(PairChunk::new(users, items, rows))
 }
 
 /// The wanted columns of a table: where they are, and what they are called.
@@ -169,7 +169,7 @@ pub(crate) struct RowColumns {
 }
 
 /// What rows have beside ids.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Found {
     weights: Option<Vec<f32>>,
     times: Option<Vec<u32>>,
@@ -185,7 +185,10 @@ pub(crate) struct Numberers {
 }
 
 impl RowColumns {
-    fn slice(&self, first: usize, rows: usize) -> Self {
+    /// One thread's share of many rows.
+    fn piece(&self, i: usize) -> Self {
+        let first = i * ROWS;
+        let rows = ROWS.min(self.user.len() - first);
         let slice = |column: &ArrayRef| column.slice(first, rows);
         RowColumns {
             user: slice(&self.user),
@@ -194,6 +197,24 @@ impl RowColumns {
             time: self.time.as_ref().map(slice),
             event: self.event.as_ref().map(slice),
         }
+    }
+
+    /// What rows in memory have beside ids, piece by piece; an error if any row cannot be used.
+    fn check_all(&self, wanted: &Wanted, first: u64) -> Result<Vec<Found>> {
+        let check = |i: usize| {
+            let mut faults = Vec::new();
+            let found = self.piece(i).check(wanted, &mut |row, fault| faults.push((row, fault)));
+            // Of two faults of a row, the one that was found first is told.
+            match faults.into_iter().min_by_key(|(row, _)| *row) {
+                Some((row, fault)) => {
+                    Err(fault.at(IN_MEMORY.as_ref(), At::Row(first + (i * ROWS + row) as u64)))
+                }
+                None => Ok(found),
+            }
+        };
+        let found: Vec<Result<Found>> =
+            (0..self.user.len().div_ceil(ROWS)).into_par_iter().map(check).collect();
+        found.into_iter().collect()
     }
 
     /// Tells which rows cannot be used, and reads their weights and times.

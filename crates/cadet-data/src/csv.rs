@@ -110,15 +110,16 @@ pub(crate) fn is_no_id(text: &[u8]) -> bool {
     }
 }
 
-/// Whether this is a number with an exponent and its sign, as R and Python write it; `5e12` may well be a name.
+/// Whether this is a number with an exponent, which has a sign where R and Python write it and follows a fraction where
+/// Java does (`1.0E7`); `5e12` may well be a name.
 fn has_exponent(text: &[u8]) -> bool {
-    let Some(at) = memchr2(b'e', b'E', text).filter(|at| matches!(text.get(at + 1), Some(b'+' | b'-')))
-    else {
-        return false;
-    };
+    let Some(at) = memchr2(b'e', b'E', text) else { return false };
+    let (mantissa, exponent) = (&text[..at], &text[at + 1..]);
+    let digits = exponent.strip_prefix(b"+").or_else(|| exponent.strip_prefix(b"-"));
     let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    let mantissa = text[..at].strip_prefix(b"-").unwrap_or(&text[..at]);
-    is_number(&text[at + 2..]) && mantissa.splitn(2, |b| *b == b'.').all(is_number)
+    let told = digits.is_some() || mantissa.contains(&b'.');
+    let mantissa = mantissa.strip_prefix(b"-").unwrap_or(mantissa);
+    told && is_number(digits.unwrap_or(exponent)) && mantissa.splitn(2, |b| *b == b'.').all(is_number)
 }
 
 fn is_whole_float(text: &[u8]) -> bool {
@@ -523,6 +524,16 @@ mod tests {
             fault("1,\"2\"x,3\n"),
             "t line 1: there is text between a closing quote and the end of its field"
         );
+    }
+
+    #[test]
+    fn what_tools_write_for_a_missing_id_or_a_float_is_no_id() {
+        for text in ["NaN", "null", "1.0", "-3.00", "1e+05", "1.5e-3", "-1E+16", "1.0E7"] {
+            assert!(is_no_id(text.as_bytes()), "{text}");
+        }
+        for text in ["1e5", "5e12", "12.5", "1.0E7x", "e+5", "1e+", "1.E7", "v1.0", "Nan", "-"] {
+            assert!(!is_no_id(text.as_bytes()), "{text}");
+        }
     }
 
     proptest! {

@@ -44,6 +44,10 @@ pub struct PairChunk {
 }
 
 impl PairChunk {
+    pub(crate) fn new(users: Ids, items: Ids, rows: Vec<(u32, u32)>) -> Self {
+        PairChunk { users: Arc::new(users), items: Arc::new(items), rows }
+    }
+
     /// How many pairs there are.
     pub fn len(&self) -> usize {
         self.rows.len()

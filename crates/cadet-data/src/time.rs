@@ -3,6 +3,11 @@
 //! Integers are Unix times in seconds, or in milli-, micro- or nanoseconds, which their size tells apart. Text is such
 //! an integer, or a date and time as ISO 8601 has it. 0 stands for a time that is not known.
 
+use jiff::Timestamp;
+use jiff::civil::Time;
+use jiff::fmt::temporal::DateTimeParser;
+use jiff::tz::Offset;
+
 /// What a time should look like, for errors.
 pub(crate) const EXPECTED: &str =
     "expected a Unix time (seconds, or milli-, micro- or nanoseconds) or 2026-11-16T04:28:36Z, after 1970";
@@ -29,14 +34,9 @@ pub fn parse(text: &str) -> Option<u32> {
     if let Ok(value) = text.parse::<f64>() {
         return of_float(value);
     }
-    let (date, rest) = text.split_at_checked(10)?;
-    let mut parts = date.splitn(3, '-').map(digits);
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    if !(1..=12).contains(&month) || !(1..=days_in(year, month)).contains(&day) {
-        return None;
-    }
-    let seconds = days_since_1970(year, month, day) * 86_400 + time_of_day(rest)?;
-    u32::try_from(seconds).ok().filter(|s| *s > 0)
+    // Some write a space before the offset, which ISO 8601 does not have.
+    let date = of_date(text).or_else(|| of_date(&text.replacen(" +", "+", 1).replacen(" -", "-", 1)))?;
+    u32::try_from(date).ok().filter(|seconds| *seconds > 0)
 }
 
 /// A Unix time with a fraction.
@@ -44,66 +44,18 @@ pub(crate) fn of_float(value: f64) -> Option<u32> {
     (1.0..9e18).contains(&value).then(|| of_int(value as i64)).flatten()
 }
 
-fn digits(text: &str) -> Option<i64> {
-    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
-}
-
-/// `T04:28:36.5+01:00` and what is shorter: seconds since midnight, UTC.
-fn time_of_day(text: &str) -> Option<i64> {
-    if text.is_empty() {
-        return Some(0);
+/// A date, with or without a time of day and how far it is from UTC: seconds since 1970.
+fn of_date(text: &str) -> Option<i64> {
+    static PARSER: DateTimeParser = DateTimeParser::new();
+    /// No clock on earth is so far from Greenwich.
+    const FURTHEST: i32 = 16 * 3600;
+    let pieces = PARSER.parse_pieces(text).ok()?;
+    let offset = pieces.to_numeric_offset().unwrap_or(Offset::UTC);
+    if offset.seconds().abs() >= FURTHEST || pieces.time_zone_annotation().is_some() {
+        return None;
     }
-    let clock = text.strip_prefix(['T', 't', ' '])?;
-    let (clock, offset) = match clock.strip_suffix(['Z', 'z']) {
-        Some(clock) => (clock, 0),
-        None => match clock.rfind(['+', '-']) {
-            Some(at) => (&clock[..at], offset(&clock[at..])?),
-            None => (clock, 0),
-        },
-    };
-    let mut parts = clock.trim_end().split(':');
-    let (hours, minutes) = (digits(parts.next()?)?, digits(parts.next()?)?);
-    let seconds = match parts.next() {
-        Some(seconds) => match seconds.split_once(['.', ',']) {
-            Some((whole, fraction)) => digits(fraction).and(digits(whole))?,
-            None => digits(seconds)?,
-        },
-        None => 0,
-    };
-    let fits = hours < 24 && minutes < 60 && seconds <= 60 && parts.next().is_none();
-    fits.then_some(hours * 3600 + minutes * 60 + seconds - offset)
-}
-
-/// `+01:00`, `+0100` or `+01` in seconds.
-fn offset(text: &str) -> Option<i64> {
-    let (sign, text) = text.split_at_checked(1)?;
-    let text = text.replace(':', "");
-    let (hours, minutes) = match text.len() {
-        2 => (digits(&text)?, 0),
-        4 => (digits(&text[..2])?, digits(&text[2..])?),
-        _ => return None,
-    };
-    // No clock on earth is further from Greenwich.
-    let fits = hours < 16 && minutes < 60;
-    fits.then_some((hours * 3600 + minutes * 60) * if sign == "-" { -1 } else { 1 })
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Years are counted from March, so that the leap day is the last of its year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    let local = pieces.date().to_datetime(pieces.time().unwrap_or(Time::midnight()));
+    offset.to_timestamp(local).ok().map(Timestamp::as_second)
 }
 
 /// `2026-11-16T04:28:36Z`; nothing for 0.
@@ -111,17 +63,7 @@ pub fn iso(seconds: u32) -> String {
     if seconds == 0 {
         return String::new();
     }
-    let (days, clock) = (i64::from(seconds / 86_400), seconds % 86_400);
-    // The inverse of [`days_since_1970`].
-    let shifted = days + 719_468;
-    let of_era = shifted.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = year + shifted.div_euclid(146_097) * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60)
+    Timestamp::from_second(seconds.into()).map(|time| time.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -141,6 +83,8 @@ mod tests {
             " 2026-11-16 04:28:36 ",
             "2026-11-16T05:28:36.5+01:00",
             "2026-11-15T23:28:36-0500",
+            "2026-11-16 05:28:36,5 +0100",
+            "20261116T042836Z",
         ] {
             assert_eq!(parse(text), then, "{text}");
         }
@@ -157,6 +101,10 @@ mod tests {
             "2026-11-16T25:00",
             "5000000000",
             "é2026-11-1",
+            "2026-11-16T04:28:36+25:00",
+            "2026-11-16T04:28:36-16:00",
+            "2026-11-16T04:28:36[Europe/Berlin]",
+            "2026-11-16T04:28:36+01:00[Europe/Berlin]",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -11,84 +11,14 @@ use rayon::prelude::*;
 
 use crate::draft::Draft;
 use crate::source::{Format, Packing, from_ending, is_dash};
+use crate::table::{Kind, Layout, Values};
 use crate::time::iso;
 use crate::write_parquet::ParquetOut;
-
-/// What a column holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Ids, which come out as they went in.
-    Id,
-    /// Numbers of 32 bits; NaN stands for "nothing".
-    F32,
-    /// Numbers of 64 bits; NaN stands for "nothing".
-    F64,
-    /// Counts.
-    U32,
-    /// Times, in seconds since 1970; 0 stands for "nothing".
-    Time,
-    /// Text.
-    Str,
-    /// Vectors.
-    F32List,
-}
-
-/// The values of one column, for some rows.
-#[derive(Debug, Clone, Copy)]
-pub enum Values<'a> {
-    /// For [`Kind::Id`].
-    Id(&'a [IdRef<'a>]),
-    /// For [`Kind::F32`].
-    F32(&'a [f32]),
-    /// For [`Kind::F64`].
-    F64(&'a [f64]),
-    /// For [`Kind::U32`].
-    U32(&'a [u32]),
-    /// For [`Kind::Time`].
-    Time(&'a [u32]),
-    /// For [`Kind::Str`].
-    Str(&'a [&'a str]),
-    /// For [`Kind::F32List`]: row after row, `width` numbers each.
-    F32List(&'a [f32], usize),
-}
-
-impl Values<'_> {
-    /// What the column holds.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Values::Id(_) => Kind::Id,
-            Values::F32(_) => Kind::F32,
-            Values::F64(_) => Kind::F64,
-            Values::U32(_) => Kind::U32,
-            Values::Time(_) => Kind::Time,
-            Values::Str(_) => Kind::Str,
-            Values::F32List(..) => Kind::F32List,
-        }
-    }
-
-    /// How many rows there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Values::Id(values) => values.len(),
-            Values::F32(values) => values.len(),
-            Values::F64(values) => values.len(),
-            Values::U32(values) => values.len(),
-            Values::Time(values) => values.len(),
-            Values::Str(values) => values.len(),
-            Values::F32List(values, width) => values.len() / (*width).max(1),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// Writes a table, batch after batch. Dropped before [`finish`](Self::finish), it leaves nothing behind.
 pub struct TableWriter {
     path: PathBuf,
-    columns: Vec<(String, Kind)>,
+    layout: Layout,
     out: Out,
     rows: u64,
     /// Where the file lies until it is whole; `None` for pipes and devices.
@@ -171,16 +101,15 @@ impl TableWriter {
             let why = "Parquet goes to a file that ends in .parquet, choose csv or ndjson here";
             return Err(Error::config("output", why));
         }
-        let columns: Vec<(String, Kind)> =
-            columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+        let layout = Layout::new(columns);
         let (sink, draft) = open(path)?;
         let out = match (format, sink) {
             (Format::Parquet, Sink::File(file)) => {
-                Out::Parquet(Box::new(ParquetOut::new(path, file, &columns)))
+                Out::Parquet(Box::new(ParquetOut::new(path, file, layout.clone())))
             }
             (_, sink) => Out::Text(pack(path, packing, sink)?, format),
         };
-        let mut writer = TableWriter { path: path.to_owned(), columns, out, rows: 0, draft };
+        let mut writer = TableWriter { path: path.to_owned(), layout, out, rows: 0, draft };
         writer.header()?;
         Ok(writer)
     }
@@ -188,7 +117,7 @@ impl TableWriter {
     fn header(&mut self) -> Result<()> {
         let mut line = Vec::new();
         if let Out::Text(_, format @ (Format::Csv | Format::Tsv)) = &self.out {
-            for (i, (name, _)) in self.columns.iter().enumerate() {
+            for (i, (name, _)) in self.layout.columns.iter().enumerate() {
                 if i > 0 {
                     line.push(delimiter(*format));
                 }
@@ -208,21 +137,7 @@ impl TableWriter {
 
     /// Adds some rows, one slice of values a column.
     pub fn write(&mut self, values: &[Values<'_>]) -> Result<()> {
-        if values.len() != self.columns.len() {
-            let (expected, found) = (self.columns.len(), values.len());
-            return Err(Error::Shape { what: "columns to write", expected, found });
-        }
-        let rows = values.first().map_or(0, Values::len);
-        for (values, (name, kind)) in values.iter().zip(&self.columns) {
-            if values.len() != rows {
-                let found = values.len();
-                return Err(Error::Shape { what: "rows to write", expected: rows, found });
-            }
-            if values.kind() != *kind {
-                let why = format!("column {name} holds {kind:?}, not {:?}", values.kind());
-                return Err(Error::config("output", why));
-            }
-        }
+        let rows = self.layout.rows(values)?;
         self.rows += rows as u64;
         match &mut self.out {
             Out::Parquet(out) => {
@@ -233,7 +148,7 @@ impl TableWriter {
             }
             Out::Text(_, format) => {
                 const ROWS: usize = 4096;
-                let (format, columns) = (*format, &self.columns);
+                let (format, columns) = (*format, &self.layout.columns);
                 let parts: Vec<Vec<u8>> = (0..rows.div_ceil(ROWS))
                     .into_par_iter()
                     .map(|part| {

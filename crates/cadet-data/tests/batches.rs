@@ -10,7 +10,9 @@ use arrow_array::{
 };
 use cadet::log::{IdSlice, Log, LogBuilder, LogOptions, Rows};
 use cadet::{At, Error, IdRef};
-use cadet_data::{Columns, ReadOptions, UserOptions, push_batch, read_exposures, read_users, users_of};
+use cadet_data::{
+    Columns, ReadOptions, UserOptions, pairs_of, push_batch, read_exposures, read_users, users_of,
+};
 use parquet::arrow::ArrowWriter;
 
 fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
@@ -144,6 +146,18 @@ fn bad_rows_and_columns_are_named() {
     assert_eq!(error.to_string(), "row 3: weight is NaN: expected a number from 1e-9 to 1e9");
     let error = refused(&with("timestamp", Arc::new(StringViewArray::from(vec!["", "2026-01-01", "soon"]))));
     assert!(error.to_string().starts_with("row 4: timestamp is soon: expected a Unix time"), "{error}");
+}
+
+#[test]
+fn pairs_come_in_order_and_as_given() {
+    let users: ArrayRef = Arc::new(Int64Array::from(vec![3, 1, 3]));
+    let items: ArrayRef = Arc::new(StringViewArray::from(vec!["7", "x", "7"]));
+    let found = pairs_of(&pairs(users.clone(), items), &Columns::default()).unwrap();
+    assert_eq!((found.len(), found.users().len()), (3, 2));
+    assert_eq!((found.user(1), found.item(2)), (IdRef::Int(1), IdRef::Str("7")));
+    let items: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, None]));
+    let error = pairs_of(&pairs(users, items), &Columns::default()).unwrap_err().to_string();
+    assert_eq!(error, "row 2: item_id is null: expected an integer or a string");
 }
 
 #[test]
