@@ -6,6 +6,7 @@ pub use crate::kernels::simd::Simd;
 pub use crate::kernels::{
     Adam, AdamConfig, Floats, Rows, Vectorised, padded, softplus_and_slope, vectorised,
 };
+pub use crate::learn::moments::{Moments, RowMoments};
 pub use crate::linalg::{map_eigenvalues, times};
 
 /// The vectors that [`crate::dispatch`] chooses from.
