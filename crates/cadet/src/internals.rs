@@ -9,6 +9,7 @@ pub use crate::kernels::simd::Simd;
 pub use crate::kernels::{
     Adam, AdamConfig, Floats, Rows, Vectorised, padded, softplus_and_slope, vectorised,
 };
+pub use crate::learn::moments::{Moments, RowMoments};
 use crate::learn::ratio::Ratio;
 pub use crate::linalg::{map_eigenvalues, times};
 use crate::model::Model;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::burn_layers::{Linear, Parameters, Pass};
 use crate::density::numbers;
 use crate::images::Images;
-use crate::learner::{Learner, Objective, Training};
+use crate::learner::{Learner, LearnerConfig, Objective};
 use crate::simclr::{SimClr, SimClrConfig, nt_xent, unit};
 
 /// Quarter turns.
@@ -43,7 +43,7 @@ pub struct Csi {
 
 impl CsiConfig {
     /// A net for images of so many channels, with random weights on a device.
-    pub fn init(&self, channels: usize, training: Training, device: &Device) -> Result<Learner<Csi>> {
+    pub fn init(&self, channels: usize, training: LearnerConfig, device: &Device) -> Result<Learner<Csi>> {
         let mut parameters = Parameters::new(device);
         let rng = &mut Rng::at(training.seed, Purpose::Init, [0, 0]);
         let simclr = self.simclr.net(channels, &mut parameters, rng)?;
@@ -173,18 +173,18 @@ mod tests {
         CsiConfig { simclr: SimClrConfig { net, projection: 16, ..SimClrConfig::default() } }
     }
 
-    fn training(epochs: usize) -> Training {
-        Training {
+    fn training(epochs: usize) -> LearnerConfig {
+        LearnerConfig {
             batch: 21,
             schedule: Schedule { start: 5.0, peak: 5.0, warm_up: 0, epochs },
             augment: Augment { crop: [0.5, 1.0], ..Augment::default() },
-            ..Training::default()
+            ..LearnerConfig::default()
         }
     }
 
     #[test]
     fn has_the_heads_of_the_paper() {
-        let learner = CsiConfig::default().init(3, Training::default(), &Device::flex()).unwrap();
+        let learner = CsiConfig::default().init(3, LearnerConfig::default(), &Device::flex()).unwrap();
         // ResNet-18, 512 → 512 → 128, and 512 → 4.
         assert_eq!(learner.count(), 11_168_832 + (512 * 512 + 512) + (512 * 128 + 128) + (512 * 4 + 4));
     }
@@ -251,8 +251,8 @@ mod tests {
             cadet::metrics::auc(&of(true), &of(false)).unwrap()
         };
         let before = auc(&learner);
-        let losses: Vec<f64> =
-            (0..12).map(|epoch| learner.epoch(images, &train, epoch, &mut || {}).unwrap()).collect();
+        let mut losses = Vec::new();
+        learner.learn(images, &train, 12, &mut losses, &mut ()).unwrap();
         let after = auc(&learner);
         assert!(losses[11] < losses[0] - 0.2, "{losses:?}");
         assert!(after > 0.65 && after > before, "{before} before, {after} after");

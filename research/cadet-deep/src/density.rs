@@ -7,14 +7,15 @@
 use burn_tensor::activation::sigmoid;
 use burn_tensor::{Device, Int, Tensor, TensorData};
 use cadet::internals::{Adam, AdamConfig};
-use cadet::learn::estimator::{Estimator, Rates, Tensor as Named, take};
+use cadet::learn::estimator::{Estimator, Rates, Tensor as Named};
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
 use cadet::learn::workers::Workers;
 use cadet::log::instances::Instances;
-use cadet::rng::Rng;
 use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
+
+use crate::Parameter;
 
 /// Rows that go through the net together when responses are asked for: their activations stay in the cache.
 const BLOCK: usize = 512;
@@ -66,55 +67,17 @@ pub enum Statistics<'a> {
     Running(&'a [Tensor<2>]),
 }
 
-/// A matrix that is learned, and what Adam remembers of it.
-#[derive(Debug, Clone)]
-pub struct Weights {
-    name: String,
-    shape: [usize; 2],
-    values: Vec<f32>,
-    moments: [Vec<f32>; 2],
+/// The numbers of a matrix.
+fn matrix(weights: &Parameter, device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(weights.values.clone(), weights.shape().to_vec()), device)
 }
 
-impl Weights {
-    fn new(name: impl Into<String>, shape: [usize; 2], values: Vec<f32>) -> Self {
-        let moments = [vec![0.0; values.len()], vec![0.0; values.len()]];
-        Self { name: name.into(), shape, values, moments }
-    }
-
-    /// The same number everywhere.
-    pub fn constant(name: impl Into<String>, shape: [usize; 2], value: f32) -> Self {
-        Self::new(name, shape, vec![value; shape[0] * shape[1]])
-    }
-
-    /// Random numbers in ±`limit`.
-    pub fn uniform(name: impl Into<String>, shape: [usize; 2], limit: f32, rng: &mut Rng) -> Self {
-        Self::new(name, shape, (0..shape[0] * shape[1]).map(|_| rng.around_zero(limit)).collect())
-    }
-
-    /// The weights and the biases of a layer, uniform in ±1/√inputs.
-    pub fn layer(name: &str, inputs: usize, outputs: usize, rng: &mut Rng) -> [Self; 2] {
-        let limit = 1.0 / (inputs as f32).sqrt();
-        [
-            Self::uniform(format!("{name}.weight"), [inputs, outputs], limit, rng),
-            Self::uniform(format!("{name}.bias"), [1, outputs], limit, rng),
-        ]
-    }
-
-    fn tensor(&self, device: &Device) -> Tensor<2> {
-        Tensor::from_data(TensorData::new(self.values.clone(), self.shape), device)
-    }
-
-    /// Some of its rows.
-    fn rows(&self, rows: &[u32], device: &Device) -> Tensor<2> {
-        let width = self.shape[1];
-        let values =
-            rows.iter().flat_map(|row| &self.values[*row as usize * width..][..width]).copied().collect();
-        Tensor::from_data(TensorData::new::<f32, _>(values, [rows.len(), width]), device)
-    }
-
-    fn named(&self, suffix: &str, values: &[f32]) -> Named {
-        Named::matrix(format!("{}{suffix}", self.name), self.shape[0], self.shape[1], values.to_vec())
-    }
+/// Some rows of a matrix.
+fn rows_of(weights: &Parameter, rows: &[u32], device: &Device) -> Tensor<2> {
+    let width = weights.shape()[1];
+    let row = |row: &u32| &weights.values[*row as usize * width..][..width];
+    let values = rows.iter().flat_map(row).copied().collect();
+    Tensor::from_data(TensorData::new::<f32, _>(values, [rows.len(), width]), device)
 }
 
 /// The affine map `x·W + b`; `layer` holds `W` and `b`.
@@ -134,12 +97,12 @@ pub struct Density<N> {
     /// The instructions of the optimiser.
     kernel: Kernel,
     features: usize,
-    theta: Vec<Weights>,
+    theta: Vec<Parameter>,
     /// Running statistics; averaged, not learned.
-    statistics: Vec<Weights>,
-    tasks: Weights,
+    statistics: Vec<Parameter>,
+    tasks: Parameter,
     /// A row for each task that is never learned.
-    fixed: Weights,
+    fixed: Parameter,
     steps: u64,
 }
 
@@ -148,8 +111,8 @@ impl<N: Net> Density<N> {
     pub fn new(
         net: N,
         features: usize,
-        theta: Vec<Weights>,
-        statistics: Vec<Weights>,
+        theta: Vec<Parameter>,
+        statistics: Vec<Parameter>,
         tasks: &TaskEmbeddings,
         fixed: Vec<f32>,
     ) -> Result<Self> {
@@ -160,14 +123,14 @@ impl<N: Net> Density<N> {
             let expected = fixed.len() / tasks.len() * tasks.len();
             return Err(Error::Shape { what: "fixed numbers of the tasks", expected, found: fixed.len() });
         }
-        let fixed = Weights::new("fixed", [tasks.len(), fixed.len() / tasks.len()], fixed);
-        let tasks = Weights::new("tasks", [tasks.len(), tasks.width()], tasks.values().to_vec());
+        let fixed = Parameter::new("fixed", &[tasks.len(), fixed.len() / tasks.len()], fixed);
+        let tasks = Parameter::new("tasks", &[tasks.len(), tasks.width()], tasks.values().to_vec());
         Ok(Self { net, kernel: Kernel::chosen()?, features, theta, statistics, tasks, fixed, steps: 0 })
     }
 
     /// The embeddings as they are now.
     pub fn embeddings(&self) -> Result<TaskEmbeddings> {
-        TaskEmbeddings::new(self.tasks.shape[1], self.tasks.values.clone())
+        TaskEmbeddings::new(self.tasks.shape()[1], self.tasks.values.clone())
     }
 
     /// The weights and the statistics as tensors, for a net that is not being trained.
@@ -177,7 +140,7 @@ impl<N: Net> Density<N> {
 
     /// How many tasks there are.
     pub fn task_count(&self) -> usize {
-        self.tasks.shape[0]
+        self.tasks.shape()[0]
     }
 
     /// How many features an instance has.
@@ -192,8 +155,8 @@ impl<N: Net> Density<N> {
             runs.extend(std::iter::repeat_n(distinct.len() as i64, run.len()));
             distinct.push(run[0]);
         }
-        let embeddings = self.tasks.rows(&distinct, device);
-        let fixed = self.fixed.rows(&distinct, &Device::flex());
+        let embeddings = rows_of(&self.tasks, &distinct, device);
+        let fixed = rows_of(&self.fixed, &distinct, &Device::flex());
         let runs = (distinct.len() > 1)
             .then(|| Tensor::from_data(TensorData::new(runs, [rows.len()]), &Device::flex()));
         (distinct, Tasks { embeddings, fixed, runs })
@@ -216,7 +179,7 @@ impl<N: Net> Density<N> {
         let device = Device::flex().autodiff();
         let learns = rates.net > 0.0;
         let theta: Vec<Tensor<2>> =
-            self.theta.iter().map(|w| w.tensor(&device).set_require_grad(learns)).collect();
+            self.theta.iter().map(|w| matrix(w, &device).set_require_grad(learns)).collect();
         let (distinct, mut tasks) = self.tasks_of(&tasks, &device);
         tasks.embeddings = tasks.embeddings.set_require_grad(rates.tasks > 0.0);
         // A net that is left alone also keeps its statistics.
@@ -236,16 +199,16 @@ impl<N: Net> Density<N> {
         let adam = Adam::at(constants, rates.net, self.steps);
         for (weights, tensor) in self.theta.iter_mut().zip(&theta) {
             if let Some(gradient) = tensor.grad_remove(&mut gradients) {
-                let [m, v] = &mut weights.moments;
-                adam.update(kernel, &mut weights.values, &numbers(gradient), m, v);
+                weights.gradient = numbers(gradient);
+                weights.step(kernel, adam);
             }
         }
         if let Some(gradient) = tasks.embeddings.grad_remove(&mut gradients) {
-            let (adam, width) = (Adam::at(constants, rates.tasks, self.steps), self.tasks.shape[1]);
-            let Weights { values, moments: [m, v], .. } = &mut self.tasks;
+            let (adam, width) = (Adam::at(constants, rates.tasks, self.steps), self.tasks.shape()[1]);
             for (task, gradient) in distinct.iter().zip(numbers(gradient).chunks_exact(width)) {
-                let row = *task as usize * width..(*task as usize + 1) * width;
-                adam.update(kernel, &mut values[row.clone()], gradient, &mut m[row.clone()], &mut v[row]);
+                let task = *task as usize;
+                self.tasks.gradient[task * width..][..width].copy_from_slice(gradient);
+                self.tasks.step_row(kernel, adam, task);
             }
         }
         if let Statistics::Batch(of_batch) = statistics {
@@ -282,37 +245,30 @@ impl<N: Net> Estimator for Density<N> {
 
     fn parameters(&self) -> Vec<Named> {
         let all = self.theta.iter().chain(&self.statistics).chain([&self.tasks, &self.fixed]);
-        all.filter(|w| !w.values.is_empty()).map(|w| w.named("", &w.values)).collect()
+        all.filter(|w| !w.values.is_empty()).map(Parameter::saved).collect()
     }
 
     fn set_parameters(&mut self, mut tensors: Vec<Named>) -> Result<()> {
         let all = self.theta.iter_mut().chain(&mut self.statistics).chain([&mut self.tasks, &mut self.fixed]);
-        for w in all.filter(|w| !w.values.is_empty()) {
-            w.values = take(&mut tensors, &w.name, &w.shape)?;
-        }
-        Ok(())
+        all.filter(|w| !w.values.is_empty()).try_for_each(|w| w.restore(&mut tensors))
     }
 
     fn optimiser(&self) -> (u64, Vec<Named>) {
         let learned = self.theta.iter().chain([&self.tasks]);
-        let both = |w: &Weights| [w.named(".m", &w.moments[0]), w.named(".v", &w.moments[1])];
-        (self.steps, learned.flat_map(both).collect())
+        (self.steps, learned.flat_map(Parameter::saved_moments).collect())
     }
 
     fn set_optimiser(&mut self, steps: u64, mut tensors: Vec<Named>) -> Result<()> {
-        for w in self.theta.iter_mut().chain([&mut self.tasks]) {
-            for (moment, suffix) in w.moments.iter_mut().zip(["m", "v"]) {
-                *moment = take(&mut tensors, &format!("{}.{suffix}", w.name), &w.shape)?;
-            }
-        }
+        let mut learned = self.theta.iter_mut().chain([&mut self.tasks]);
+        learned.try_for_each(|w| w.restore_moments(&mut tensors))?;
         self.steps = steps;
         Ok(())
     }
 }
 
 /// Constants, outside of any gradient.
-pub(crate) fn tensors(weights: &[Weights]) -> Vec<Tensor<2>> {
-    weights.iter().map(|w| w.tensor(&Device::flex())).collect()
+pub(crate) fn tensors(weights: &[Parameter]) -> Vec<Tensor<2>> {
+    weights.iter().map(|w| matrix(w, &Device::flex())).collect()
 }
 
 /// The numbers in a tensor, row after row.

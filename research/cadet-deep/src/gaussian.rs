@@ -10,7 +10,8 @@ use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::density::{Density, Net, Statistics, Tasks, Weights, affine, tanh};
+use crate::Parameter;
+use crate::density::{Density, Net, Statistics, Tasks, affine, tanh};
 
 /// The largest `|ln σ²|`.
 const LIMIT: f32 = 10.0;
@@ -43,10 +44,10 @@ impl GaussianConfig {
         }
         let rng = &mut Rng::at(seed, Purpose::Init, [0, 0]);
         let layers = [
-            Weights::layer("hidden.0", tasks.width(), self.hidden, rng),
-            Weights::layer("hidden.1", self.hidden, self.hidden, rng),
-            Weights::layer("mean", self.hidden, features, rng),
-            Weights::layer("log_variance", self.hidden, features, rng),
+            Parameter::layer("hidden.0", tasks.width(), self.hidden, rng),
+            Parameter::layer("hidden.1", self.hidden, self.hidden, rng),
+            Parameter::layer("mean", self.hidden, features, rng),
+            Parameter::layer("log_variance", self.hidden, features, rng),
         ];
         Density::new(Heads, features, layers.into_iter().flatten().collect(), vec![], tasks, vec![])
     }

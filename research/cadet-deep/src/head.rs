@@ -9,8 +9,8 @@ use cadet::learn::estimator::{Rates, Tensor};
 use cadet::learn::tasks::TaskEmbeddings;
 use cadet::rng::{Purpose, Rng};
 
+use crate::Parameter;
 use crate::kernels::{Engine, add_rows};
-use crate::net::Parameter;
 
 /// The tasks' side of a net.
 #[derive(Debug, Clone)]
@@ -34,8 +34,7 @@ pub(crate) struct Product {
 }
 
 fn plain(name: &str, rows: usize, width: usize, limit: f32, rng: &mut Rng) -> Parameter {
-    let shape = [rows, 1, width];
-    Parameter::uniform(name.into(), shape, shape, limit, rng)
+    Parameter::uniform(name, &[rows, 1, width], limit, rng)
 }
 
 impl Head {
@@ -84,14 +83,14 @@ impl Head {
                 p.backward(engine, gradient);
                 if rates.net > 0.0 {
                     for parameter in [&mut p.weight, &mut p.bias, &mut p.output, &mut p.shift] {
-                        parameter.step(engine, adam(rates.net));
+                        parameter.step(engine.kernel(), adam(rates.net));
                     }
                 }
                 &mut p.tasks
             }
         };
         if rates.tasks > 0.0 {
-            met.iter().for_each(|task| tasks.step_row(engine, adam(rates.tasks), *task as usize));
+            met.iter().for_each(|task| tasks.step_row(engine.kernel(), adam(rates.tasks), *task as usize));
         }
     }
 

@@ -3,6 +3,7 @@
 //! What is learned from the views is an [`Objective`]: [`crate::simclr`] and [`crate::csi`] are two.
 
 use burn_tensor::{Device, Tensor, TensorData};
+use cadet::learn::epochs::{self, Standing};
 use cadet::learn::estimator::Tensor as Named;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
@@ -36,7 +37,7 @@ pub trait Objective: Send + Sync {
 /// How to learn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Training {
+pub struct LearnerConfig {
     /// Images in a batch; each is in it with two views.
     pub batch: usize,
     /// The rate over the run.
@@ -49,7 +50,7 @@ pub struct Training {
     pub seed: u64,
 }
 
-impl Default for Training {
+impl Default for LearnerConfig {
     fn default() -> Self {
         Self {
             batch: 512,
@@ -68,23 +69,23 @@ pub struct Learner<N> {
     parameters: Parameters,
     /// What the optimiser keeps of earlier steps, for each block of parameters.
     momentum: Vec<Tensor<1>>,
-    training: Training,
+    config: LearnerConfig,
 }
 
 impl<N: Objective> Learner<N> {
     /// A net before its first step.
-    pub fn new(net: N, parameters: Parameters, training: Training) -> Result<Self> {
-        if training.batch < 2 {
+    pub fn new(net: N, parameters: Parameters, config: LearnerConfig) -> Result<Self> {
+        if config.batch < 2 {
             return Err(Error::config(
                 "batch",
                 "must be at least 2: views are told apart from those of other images",
             ));
         }
-        if training.schedule.epochs == 0 {
+        if config.schedule.epochs == 0 {
             return Err(Error::config("epochs", "must be at least 1"));
         }
         let momentum = parameters.learned.iter().map(|block| block.values.zeros_like()).collect();
-        Ok(Self { net, parameters, momentum, training })
+        Ok(Self { net, parameters, momentum, config })
     }
 
     /// How many numbers are learned.
@@ -94,51 +95,27 @@ impl<N: Objective> Learner<N> {
 
     /// How many batches an epoch over this many images has; what does not fill a batch waits for another epoch.
     pub fn batches(&self, images: usize) -> usize {
-        (images / self.training.batch).max(1)
+        (images / self.config.batch).max(1)
     }
 
-    /// One epoch over some of the images, numbered from 0; returns the mean loss.
-    ///
-    /// `done` is called after every batch. The same epoch has the same batches and views, whatever came before it.
-    pub fn epoch(
+    /// Learns from some of the images until `losses` has the mean loss of so many epochs; those that it has already are
+    /// behind the learner. The same epoch has the same batches and views, whatever came before it.
+    pub fn learn(
         &mut self,
         images: Images<'_>,
         which: &[u32],
-        epoch: usize,
-        done: &mut (dyn FnMut() + Send),
-    ) -> Result<f64> {
+        epochs: usize,
+        losses: &mut Vec<f64>,
+        watch: &mut dyn Watch<N>,
+    ) -> Result<()> {
         if which.len() < 2 {
             return Err(Error::Shape { what: "images to learn from", expected: 2, found: which.len() });
         }
-        let mut order = which.to_vec();
-        Rng::at(self.training.seed, Purpose::Batch, [epoch as u64, 0]).shuffle(&mut order);
-        let count = self.batches(order.len());
-        let batches: Vec<&[u32]> = order.chunks(self.training.batch).take(count).collect();
-        let (mut sum, mut views) = (0.0, self.views(images, batches[0], epoch));
-        for (at, batch) in batches.iter().enumerate() {
-            let rate = self.training.schedule.rate(epoch as f64 + at as f64 / count as f64);
-            let now = std::mem::take(&mut views);
-            let shape = [now.len() / images.size(), images.channels(), images.side(), images.side()];
-            let x = Tensor::from_data(TensorData::new(now, shape), self.device());
-            // The next views are made while the net learns from these.
-            let next = batches.get(at + 1);
-            let (training, turns) = (self.training.clone(), N::TURNS);
-            let (loss, made) = rayon::join(
-                || self.step(x, rate),
-                || next.map(|batch| make_views(&training, images, batch, epoch, turns)),
-            );
-            if !loss.is_finite() {
-                return Err(Error::Diverged { epoch: epoch + 1, loss });
-            }
-            views = made.unwrap_or_default();
-            sum += loss * batch.len() as f64;
-            done();
-        }
-        Ok(sum / batches.iter().map(|batch| batch.len()).sum::<usize>() as f64)
-    }
-
-    fn views(&self, images: Images<'_>, batch: &[u32], epoch: usize) -> Vec<f32> {
-        make_views(&self.training, images, batch, epoch, N::TURNS)
+        let mut standing = Standing::after(vec![None; losses.len()]);
+        let (order, views) = (which.to_vec(), Vec::new());
+        let mut course = Course { learner: self, images, which, order, views, losses, watch };
+        epochs::run(&mut course, epochs, 0, &mut standing)?;
+        Ok(())
     }
 
     /// One step on a batch of views; returns the loss before it.
@@ -149,7 +126,7 @@ impl<N: Objective> Learner<N> {
         let blocks = self.parameters.learned.iter_mut().zip(&mut self.momentum);
         for ((block, momentum), leaf) in blocks.zip(&pass.learned) {
             if let Some(gradient) = leaf.grad_remove(&mut gradients) {
-                self.training.lars.update(rate, &mut block.values, momentum, gradient);
+                self.config.lars.update(rate, &mut block.values, momentum, gradient);
             }
         }
         self.parameters.remember(pass);
@@ -199,9 +176,79 @@ impl<N: Objective> Learner<N> {
     }
 }
 
+/// A progress bar, a checkpoint.
+pub trait Watch<N> {
+    /// After every batch; whether to go on.
+    fn batch(&mut self) -> bool {
+        true
+    }
+
+    /// After an epoch, with the losses of all so far.
+    fn epoch(&mut self, _learner: &Learner<N>, _losses: &[f64]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Nobody looks on.
+impl<N> Watch<N> for () {}
+
+/// Learning under way.
+struct Course<'a, N> {
+    learner: &'a mut Learner<N>,
+    images: Images<'a>,
+    which: &'a [u32],
+    /// Those of `which` in the order of this epoch.
+    order: Vec<u32>,
+    /// The views of the next batch.
+    views: Vec<f32>,
+    losses: &'a mut Vec<f64>,
+    watch: &'a mut dyn Watch<N>,
+}
+
+impl<N: Objective> epochs::Course for Course<'_, N> {
+    fn batches(&self) -> usize {
+        self.learner.batches(self.which.len())
+    }
+
+    fn step(&mut self, epoch: usize, batch: usize) -> f64 {
+        let (count, config, images) = (self.batches(), self.learner.config.clone(), self.images);
+        let views = |batch: &[u32]| make_views(&config, images, batch, epoch, N::TURNS);
+        if batch == 0 {
+            self.order.copy_from_slice(self.which);
+            Rng::at(config.seed, Purpose::Batch, [epoch as u64, 0]).shuffle(&mut self.order);
+        }
+        let mut batches = self.order.chunks(config.batch).take(count).skip(batch);
+        let now = match (batch, batches.next()) {
+            (0, Some(first)) => views(first),
+            _ => std::mem::take(&mut self.views),
+        };
+        let shape = [now.len() / images.size(), images.channels(), images.side(), images.side()];
+        let x = Tensor::from_data(TensorData::new(now, shape), self.learner.device());
+        let rate = config.schedule.rate(epoch as f64 + batch as f64 / count as f64);
+        // The next views are made while the net learns from these.
+        let next = batches.next();
+        let (loss, made) = rayon::join(|| self.learner.step(x, rate), || next.map(views));
+        self.views = made.unwrap_or_default();
+        loss
+    }
+
+    fn goes_on(&mut self, _: usize, _: usize) -> bool {
+        self.watch.batch()
+    }
+
+    fn end(&mut self, _: usize, _: usize, loss: f64) -> Result<Option<f64>> {
+        self.losses.push(loss);
+        Ok(None)
+    }
+
+    fn report(&mut self, _: &Standing) -> Result<()> {
+        self.watch.epoch(self.learner, self.losses)
+    }
+}
+
 /// Two views of each image, in the order of [`Objective::loss`].
 fn make_views(
-    training: &Training,
+    config: &LearnerConfig,
     images: Images<'_>,
     batch: &[u32],
     epoch: usize,
@@ -212,8 +259,8 @@ fn make_views(
         .map(|at| {
             let (view, image) = (at / batch.len(), batch[at % batch.len()]);
             let place = [epoch as u64, 2 * u64::from(image) + view as u64];
-            let rng = &mut Rng::at(training.seed, Purpose::Augment, place);
-            training.augment.views(&images.values(image), images.side(), turns, rng)
+            let rng = &mut Rng::at(config.seed, Purpose::Augment, place);
+            config.augment.views(&images.values(image), images.side(), turns, rng)
         })
         .collect();
     let mut all = Vec::with_capacity(views.len() * turns * images.size());
@@ -235,9 +282,9 @@ mod tests {
         let (pixels, _) = letters(6, 3, 10, 1);
         let images = Images::new(&pixels, 3, 10).unwrap();
         let still = Augment { flip: 0.0, jitter: 0.0, grey: 0.0, crop: [1.0, 1.0], ..Augment::default() };
-        let training = Training { augment: still, ..Training::default() };
+        let config = LearnerConfig { augment: still, ..LearnerConfig::default() };
         let batch = [4, 1];
-        let views = make_views(&training, images, &batch, 0, 4);
+        let views = make_views(&config, images, &batch, 0, 4);
         let size = images.size();
         assert_eq!(views.len(), 2 * 4 * 2 * size);
         for (at, view) in views.chunks(size).enumerate() {
@@ -250,12 +297,12 @@ mod tests {
     fn views_do_not_depend_on_the_batch_but_on_the_epoch() {
         let (pixels, _) = letters(6, 3, 10, 1);
         let images = Images::new(&pixels, 3, 10).unwrap();
-        let training = Training::default();
+        let config = LearnerConfig::default();
         let size = images.size();
-        let one = make_views(&training, images, &[2, 5], 7, 1);
-        let other = make_views(&training, images, &[5, 0, 3], 7, 1);
+        let one = make_views(&config, images, &[2, 5], 7, 1);
+        let other = make_views(&config, images, &[5, 0, 3], 7, 1);
         assert_eq!(one[size..2 * size], other[..size]);
         assert_eq!(one[3 * size..], other[3 * size..4 * size]);
-        assert_ne!(one, make_views(&training, images, &[2, 5], 8, 1));
+        assert_ne!(one, make_views(&config, images, &[2, 5], 8, 1));
     }
 }

@@ -1,7 +1,7 @@
 //! What do deep nets make of the same tasks?
 //!
 //! The ratio `log q_t/p` on images, and estimates of the density `log q_t` alone, which the paper compares it with. All are
-//! [`cadet::learn::estimator::Estimator`]s, so [`cadet::learn::trainer::train`] trains them. The densities run on burn's CPU backend, the
+//! [`cadet::learn::estimator::Estimator`]s, so [`cadet::learn::trainer::Training`] trains them. The densities run on burn's CPU backend, the
 //! image nets on kernels of their own.
 //!
 //! Beside them stand what the paper makes features of images with, SimCLR, and an anomaly detector it compares with,
@@ -47,6 +47,7 @@ pub mod learner;
 pub mod made;
 pub mod maf;
 pub mod net;
+mod parameter;
 pub mod readers;
 pub mod resnet;
 mod rows;
@@ -58,7 +59,8 @@ pub use deep_svdd::{Autoencoder, DeepSvdd, Objective, SvddConfig};
 pub use density::Density;
 pub use gaussian::{Gaussian, GaussianConfig};
 pub use images::Images;
-pub use learner::{Learner, Training};
+pub use learner::{Learner, LearnerConfig};
 pub use maf::{Maf, MafConfig};
+pub use parameter::Parameter;
 pub use resnet::{ResNet, ResNetConfig};
 pub use simclr::{SimClr, SimClrConfig};

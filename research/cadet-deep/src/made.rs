@@ -8,7 +8,7 @@ use burn_tensor::activation::relu;
 use burn_tensor::{Device, Tensor, TensorData};
 use cadet::rng::Rng;
 
-use crate::density::Weights;
+use crate::Parameter;
 
 /// Which way the inputs are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Made {
     }
 
     /// Random weights for [`Made::forward`].
-    pub fn weights(name: &str, features: usize, hidden: usize, rng: &mut Rng) -> Vec<Weights> {
+    pub fn weights(name: &str, features: usize, hidden: usize, rng: &mut Rng) -> Vec<Parameter> {
         let layers = [
             ("hidden.0", features, hidden),
             ("hidden.1", hidden, hidden),
@@ -58,7 +58,7 @@ impl Made {
         ];
         layers
             .into_iter()
-            .flat_map(|(layer, from, to)| Weights::layer(&format!("{name}.{layer}"), from, to, rng))
+            .flat_map(|(layer, from, to)| Parameter::layer(&format!("{name}.{layer}"), from, to, rng))
             .collect()
     }
 

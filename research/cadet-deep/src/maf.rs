@@ -22,7 +22,8 @@ use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::density::{Density, Net, Statistics, Tasks, Weights, affine, numbers, tanh};
+use crate::Parameter;
+use crate::density::{Density, Net, Statistics, Tasks, affine, numbers, tanh};
 use crate::made::{Made, Order};
 
 /// The largest `|α|` before the task modulates it.
@@ -76,13 +77,13 @@ impl MafConfig {
             {
                 let limit = 1.0 / (tasks.width() as f32).sqrt();
                 let shape = [tasks.width(), features];
-                theta.push(Weights::uniform(format!("block.{block}.{name}.weight"), shape, limit, rng));
-                theta.push(Weights::constant(format!("block.{block}.{name}.bias"), row, start));
+                theta.push(Parameter::uniform(format!("block.{block}.{name}.weight"), &shape, limit, rng));
+                theta.push(Parameter::constant(format!("block.{block}.{name}.bias"), &row, start));
             }
-            theta.push(Weights::constant(format!("block.{block}.norm.gamma"), row, 0.0));
-            theta.push(Weights::constant(format!("block.{block}.norm.beta"), row, 0.0));
-            statistics.push(Weights::constant(format!("block.{block}.norm.mean"), row, 0.0));
-            statistics.push(Weights::constant(format!("block.{block}.norm.variance"), row, 1.0));
+            theta.push(Parameter::constant(format!("block.{block}.norm.gamma"), &row, 0.0));
+            theta.push(Parameter::constant(format!("block.{block}.norm.beta"), &row, 0.0));
+            statistics.push(Parameter::constant(format!("block.{block}.norm.mean"), &row, 0.0));
+            statistics.push(Parameter::constant(format!("block.{block}.norm.variance"), &row, 1.0));
         }
         let rng = &mut Rng::at(seed, Purpose::Init, [blocks as u64, 0]);
         let priors = (0..tasks.len() * features).map(|_| rng.around_zero(prior)).collect();

@@ -1,7 +1,7 @@
 //! A table whose rows are trained one by one: only the rows that a batch touched get a gradient and move.
 
 use cadet::Kernel;
-use cadet::internals::{Adam, Floats, Rows, padded};
+use cadet::internals::{Adam, Floats, RowMoments, Rows, padded};
 
 /// Rows, their optimiser's state, and the gradients of the rows touched since the last step.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ pub(crate) struct RowTable {
     width: usize,
     stride: usize,
     values: Floats,
-    moments: Floats,
+    moments: RowMoments,
     /// The place of a row's gradient, or [`UNTOUCHED`].
     place: Vec<u32>,
     touched: Vec<u32>,
@@ -31,7 +31,7 @@ impl RowTable {
             width,
             stride,
             values,
-            moments: Floats::zeros(2 * count * stride),
+            moments: RowMoments::zeros(count, stride),
             place: vec![UNTOUCHED; count],
             touched: Vec::new(),
             gradients: Vec::new(),
@@ -73,7 +73,7 @@ impl RowTable {
 
     /// Forgets the optimiser's state, before another loss is followed.
     pub fn restart(&mut self) {
-        self.moments.fill(0.0);
+        self.moments.forget();
     }
 
     /// Moves the touched rows, and forgets their gradients. `decay` pulls each towards 0.
@@ -88,7 +88,7 @@ impl RowTable {
         self.order.clear();
         self.order.extend(0..self.touched.len() as u32);
         let rows = Rows { places: &self.order, tasks: &self.touched, gradients: &self.gradients, stride };
-        adam.update_rows(kernel, &mut self.values, &mut self.moments, rows);
+        self.moments.step(kernel, adam, &mut self.values, rows);
         self.touched.iter().for_each(|row| self.place[*row as usize] = UNTOUCHED);
         self.touched.clear();
         self.gradients.clear();

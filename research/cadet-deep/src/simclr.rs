@@ -11,7 +11,7 @@ use cadet::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::burn_layers::{Head, Parameters, Pass};
-use crate::learner::{Learner, Objective, Training};
+use crate::learner::{Learner, LearnerConfig, Objective};
 use crate::resnet::{ResNet, ResNetConfig};
 
 /// The size of the net, and the temperature.
@@ -60,7 +60,7 @@ pub struct SimClr {
 
 impl SimClrConfig {
     /// A net for images of so many channels, with random weights on a device.
-    pub fn init(&self, channels: usize, training: Training, device: &Device) -> Result<Learner<SimClr>> {
+    pub fn init(&self, channels: usize, training: LearnerConfig, device: &Device) -> Result<Learner<SimClr>> {
         let mut parameters = Parameters::new(device);
         let rng = &mut Rng::at(training.seed, Purpose::Init, [0, 0]);
         let net = self.net(channels, &mut parameters, rng)?;
@@ -197,12 +197,12 @@ mod tests {
         }
     }
 
-    fn training(epochs: usize) -> Training {
-        Training {
+    fn training(epochs: usize) -> LearnerConfig {
+        LearnerConfig {
             batch: 64,
             schedule: Schedule { start: 10.0, peak: 10.0, warm_up: 0, epochs },
             augment: Augment { crop: [0.5, 1.0], ..Augment::default() },
-            ..Training::default()
+            ..LearnerConfig::default()
         }
     }
 
@@ -223,8 +223,8 @@ mod tests {
         let images = Images::new(&pixels, 3, 12).unwrap();
         let all: Vec<u32> = (0..256).collect();
         let mut learner = tiny().init(3, training(12), &Device::flex()).unwrap();
-        let losses: Vec<f64> =
-            (0..12).map(|epoch| learner.epoch(images, &all, epoch, &mut || {}).unwrap()).collect();
+        let mut losses = Vec::new();
+        learner.learn(images, &all, 12, &mut losses, &mut ()).unwrap();
         assert!(losses[11] < losses[0] - 0.3, "{losses:?}");
         let right = probe(&learner.describe(images, &all, 0, &mut |_| {}), &labels);
         assert!(right > 0.6, "{right} of the nearest images are of the same class; chance is 0.25");
@@ -235,28 +235,29 @@ mod tests {
         let (pixels, _) = letters(40, 4, 12, 1);
         let images = Images::new(&pixels, 3, 12).unwrap();
         let all: Vec<u32> = (0..40).collect();
-        let make = || tiny().init(3, Training { batch: 16, ..training(2) }, &Device::flex()).unwrap();
+        let make = || tiny().init(3, LearnerConfig { batch: 16, ..training(2) }, &Device::flex()).unwrap();
         let (mut whole, mut first, mut second) = (make(), make(), make());
-        for epoch in 0..2 {
-            whole.epoch(images, &all, epoch, &mut || {}).unwrap();
-        }
-        first.epoch(images, &all, 0, &mut || {}).unwrap();
+        let (mut at_once, mut in_two) = (Vec::new(), Vec::new());
+        whole.learn(images, &all, 2, &mut at_once, &mut ()).unwrap();
+        first.learn(images, &all, 1, &mut in_two, &mut ()).unwrap();
         second.set_state(first.state()).unwrap();
-        second.epoch(images, &all, 1, &mut || {}).unwrap();
-        assert_eq!(whole.state(), second.state());
+        second.learn(images, &all, 2, &mut in_two, &mut ()).unwrap();
+        assert_eq!((whole.state(), at_once), (second.state(), in_two));
         assert_ne!(whole.state(), first.state());
     }
 
     #[test]
     fn bad_settings_are_refused() {
         let device = Device::flex();
-        let init = |config: SimClrConfig, training: Training| config.init(3, training, &device).map(|_| ());
+        let init =
+            |config: SimClrConfig, training: LearnerConfig| config.init(3, training, &device).map(|_| ());
         assert!(init(SimClrConfig { temperature: 0.0, ..tiny() }, training(1)).is_err());
         assert!(init(SimClrConfig { projection: 0, ..tiny() }, training(1)).is_err());
-        assert!(init(tiny(), Training { batch: 1, ..training(1) }).is_err());
+        assert!(init(tiny(), LearnerConfig { batch: 1, ..training(1) }).is_err());
         assert!(init(tiny(), training(0)).is_err());
         let (pixels, _) = letters(1, 4, 12, 1);
         let mut learner = tiny().init(3, training(1), &device).unwrap();
-        assert!(learner.epoch(Images::new(&pixels, 3, 12).unwrap(), &[0], 0, &mut || {}).is_err());
+        let images = Images::new(&pixels, 3, 12).unwrap();
+        assert!(learner.learn(images, &[0], 1, &mut Vec::new(), &mut ()).is_err());
     }
 }

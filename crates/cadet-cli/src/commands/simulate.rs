@@ -1,6 +1,9 @@
 //! `cadet simulate`: policies in a closed loop with users who get tired, and with some who don't.
 
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -9,7 +12,6 @@ use cadet::metrics::Summary;
 use cadet::worlds::simulate::{Policy, Round, SimulationConfig, Temper};
 use cadet_data::{Kind, TableWriter, Values};
 use cadet_plot::{Axis, Best, Cell, Column, Figure, Lines, Page, Section, Series, Table, Tile};
-use rayon::prelude::*;
 use serde_json::json;
 
 use crate::args::{Global, Simulate};
@@ -113,17 +115,14 @@ pub(crate) fn run(args: &Simulate, global: &Global) -> Result<()> {
         }
     }
     let bar = output::bar("playing", Some(jobs.len() as u64));
-    let played: Vec<Played> = jobs
-        .into_par_iter()
-        .map(|(world, policy, seed)| {
-            if output::asked_to_stop() {
-                bail!("interrupted: nothing was written");
-            }
-            let rounds = SimulationConfig { seed, ..base.clone() }.play(&worlds[world], policy)?;
-            bar.inc(1);
-            Ok(Played { world, policy, seed, rounds })
-        })
-        .collect::<Result<_>>()?;
+    let played = play_all(&jobs, |(world, policy, seed)| {
+        if output::asked_to_stop() {
+            bail!("interrupted: nothing was written");
+        }
+        let rounds = SimulationConfig { seed, ..base.clone() }.play(&worlds[world], policy)?;
+        bar.inc(1);
+        Ok(Played { world, policy, seed, rounds })
+    })?;
     bar.finish_and_clear();
     // The report goes first: by it the folder is known, should the rest be cut short.
     report::write(&args.out.join("report.html"), &page(&played, &worlds, &base, args, first))?;
@@ -143,6 +142,32 @@ pub(crate) fn run(args: &Simulate, global: &Global) -> Result<()> {
         );
     }
     output::print(&text(&played, &worlds, &base, args, clock))
+}
+
+/// Plays every game, each on one thread: where there are many, sharing the trainings of one gains nothing.
+fn play_all<J: Copy + Sync, T: Send>(jobs: &[J], play: impl Fn(J) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let some = || -> Result<Vec<(usize, T)>> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+        let mut played = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { return Ok(played) };
+            let result = pool.install(|| play(*job));
+            if result.is_err() {
+                // The others finish what they are at.
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
+            played.push((at, result?));
+        }
+    };
+    let parts: Result<Vec<_>> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..rayon::current_num_threads()).map(|_| scope.spawn(some)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    let mut played: Vec<_> = parts?.into_iter().flatten().collect();
+    played.sort_unstable_by_key(|(at, _)| *at);
+    Ok(played.into_iter().map(|(_, played)| played).collect())
 }
 
 fn cells(worlds: &[Temper]) -> impl Iterator<Item = (usize, Policy)> {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::kernels::{Adam, AdamConfig, Coasting, Floats, Late, Pairs, Rows, Scratch, add_to, catch_up};
-use crate::learn::estimator::{Estimator, Idle, Rates, Tensor, take};
+use crate::kernels::{Adam, AdamConfig, Coasting, Floats, Late, Pairs, Rows, Scratch, add_to};
+use crate::learn::estimator::{Estimator, Idle, Rates, Tensor};
+use crate::learn::moments::{Moments, RowMoments};
 use crate::learn::net::Net;
 use crate::learn::offsets::Offsets;
 use crate::learn::sampler::Batch;
@@ -31,10 +32,9 @@ pub struct Contrastive {
     idle: Idle,
     /// What rows have to catch up with.
     coasting: Coasting,
-    pub(crate) steps: u64,
-    pub(crate) net_moments: [Vec<f32>; 2],
-    /// Both moments of a task's row, side by side.
-    pub(crate) table_moments: Floats,
+    steps: u64,
+    of_net: Moments,
+    of_rows: RowMoments,
     /// What the net does not have to learn.
     offsets: Option<Arc<Offsets>>,
     work: Work,
@@ -71,8 +71,8 @@ impl Contrastive {
     pub fn new(net: Net, seed: u64) -> Self {
         Self {
             seed,
-            net_moments: [vec![0.0; net.mlp.theta().len()], vec![0.0; net.mlp.theta().len()]],
-            table_moments: Floats::zeros(2 * net.table.len()),
+            of_net: Moments::zeros(net.mlp.theta().len()),
+            of_rows: RowMoments::zeros(net.task_count(), net.mlp.shape().task_stride()),
             offsets: None,
             work: Work { met: vec![Met::default(); net.task_count()], ..Work::default() },
             steps: 0,
@@ -112,9 +112,8 @@ impl Contrastive {
     }
 
     fn catch_up(&mut self) {
-        let (stride, late) = (self.net.mlp.shape().task_stride(), &mut self.work.late);
-        catch_up(self.net.kernel(), &mut self.net.table, &mut self.table_moments, stride, late);
-        late.clear();
+        self.of_rows.catch_up(self.net.kernel(), &mut self.net.table, &self.work.late);
+        self.work.late.clear();
     }
 
     fn update(&mut self, x: &Instances, batch: &Batch, rates: Rates, workers: &mut Workers) -> f64 {
@@ -159,14 +158,13 @@ impl Contrastive {
         self.steps += 1;
         let adam = |rate| Adam::at(self.adam, rate, self.steps);
         let (for_net, for_tasks) = (adam(rates.net), adam(rates.tasks));
-        let Self { net: Net { mlp: net, table, .. }, net_moments, table_moments, coasting, idle, .. } = self;
+        let Self { net: Net { mlp: net, table, .. }, of_net, of_rows, coasting, idle, .. } = self;
         let Work { chunks: scratches, task_gradient, met, distinct, .. } = &mut self.work;
         let mut update_net = || {
             let (total, others) = scratches[..chunks].split_at_mut(1);
             let total = &mut total[0].gradient;
             others.iter().for_each(|other| add_to(kernel, total, &other.gradient));
-            let [m, v] = net_moments;
-            net.update(|theta| for_net.update(kernel, theta, total, m, v));
+            net.update(|theta| of_net.step(kernel, for_net, theta, total));
         };
         let mut update_tasks = || {
             if *idle == Idle::Coast {
@@ -183,7 +181,7 @@ impl Contrastive {
                 }
             }
             let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
-            for_tasks.update_rows(kernel, table, table_moments, rows);
+            of_rows.step(kernel, for_tasks, table, rows);
         };
         let mut jobs: Vec<&mut (dyn FnMut() + Send)> = Vec::with_capacity(2);
         if rates.tasks > 0.0 {
@@ -258,21 +256,13 @@ impl Estimator for Contrastive {
     }
 
     fn optimiser(&self) -> (u64, Vec<Tensor>) {
-        let [m, v] = &self.net_moments;
-        let tensors = vec![
-            Tensor::matrix("net.m", 1, m.len(), m.clone()),
-            Tensor::matrix("net.v", 1, v.len(), v.clone()),
-            Tensor::matrix("tasks.mv", 1, self.table_moments.len(), self.table_moments.to_vec()),
-        ];
-        (self.steps, tensors)
+        let [m, v] = self.of_net.saved("net");
+        (self.steps, vec![m, v, self.of_rows.saved("tasks")])
     }
 
     fn set_optimiser(&mut self, steps: u64, mut tensors: Vec<Tensor>) -> Result<()> {
-        let theta = self.net.mlp.theta().len();
-        self.net_moments =
-            [take(&mut tensors, "net.m", &[1, theta])?, take(&mut tensors, "net.v", &[1, theta])?];
-        let moments = take(&mut tensors, "tasks.mv", &[1, self.table_moments.len()])?;
-        self.table_moments.copy_from_slice(&moments);
+        self.of_net.restore("net", &mut tensors)?;
+        self.of_rows.restore("tasks", &mut tensors)?;
         self.steps = steps;
         self.work.met.fill(Met::default());
         self.coasting.clear();

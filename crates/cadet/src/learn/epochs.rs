@@ -1,9 +1,6 @@
-//! The one loop over epochs: step after step, the best epoch kept, patience, and somebody who may stop it.
+//! The one loop over epochs: step after step, the best epoch kept, patience, and a question whether to go on.
 
 use crate::{Error, Result};
-
-/// Batches between two questions whether to go on.
-const ASKED_EVERY: usize = 16;
 
 /// Something that is trained epoch by epoch. Epochs and batches are counted from 0.
 pub trait Course {
@@ -13,7 +10,7 @@ pub trait Course {
     /// One update with one batch; returns the mean loss before it.
     fn step(&mut self, epoch: usize, batch: usize) -> f64;
 
-    /// Whether to go on, after so many batches of an epoch.
+    /// Whether to go on, asked after every batch; so many are done in this epoch.
     fn goes_on(&mut self, _epoch: usize, _done: usize) -> bool {
         true
     }
@@ -81,7 +78,7 @@ pub enum End {
     Finished,
     /// No better epoch came for a while.
     Early,
-    /// Somebody asked it to stop.
+    /// It was asked to stop.
     Interrupted,
 }
 
@@ -107,7 +104,7 @@ pub fn run(course: &mut impl Course, epochs: usize, patience: usize, standing: &
             }
             losses += loss;
             done += 1;
-            if (done.is_multiple_of(ASKED_EVERY) || done == batches) && !course.goes_on(epoch, done) {
+            if !course.goes_on(epoch, done) {
                 end = End::Interrupted;
                 break;
             }

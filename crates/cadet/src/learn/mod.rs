@@ -8,6 +8,7 @@ pub mod features;
 pub(crate) mod groups;
 pub mod heads;
 pub mod init;
+pub(crate) mod moments;
 pub(crate) mod net;
 pub mod normalise;
 pub(crate) mod offsets;

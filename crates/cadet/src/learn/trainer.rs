@@ -255,7 +255,7 @@ pub trait Watch {
     }
 }
 
-/// An error where somebody asked to stop.
+/// An error where it is asked to stop.
 pub(crate) fn go_on(watch: &mut dyn Watch) -> Result<()> {
     if watch.stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }
@@ -269,6 +269,8 @@ impl Watch for Unwatched {}
 /// Batches that are drawn together, so that threads share the work; and at most so many pairs of them.
 const DRAWN_BATCHES: usize = 16;
 const DRAWN_PAIRS: usize = 1 << 20;
+/// Batches between two looks at the watch.
+const LOOKED_AT: usize = 16;
 
 /// What a model is trained on, and how.
 #[derive(Debug, Clone, Copy)]
@@ -371,6 +373,9 @@ impl Course for Run<'_> {
     }
 
     fn goes_on(&mut self, epoch: usize, done: usize) -> bool {
+        if !done.is_multiple_of(LOOKED_AT) && done != self.batches {
+            return true;
+        }
         self.watch.batch(epoch + 1, self.training.config.epochs, done, self.batches) == Signal::Continue
     }
 

@@ -1,6 +1,6 @@
 //! Fully connected layers over plain rows, for models whose inputs are trained too.
 
-use cadet::internals::{Consecutive, Floats, Simd, Then, add_outer, padded, rows_times};
+use cadet::internals::{Adam, Consecutive, Floats, Moments, Simd, Then, add_outer, padded, rows_times};
 use cadet::rng::Rng;
 use cadet::{Kernel, dispatch};
 
@@ -14,6 +14,9 @@ pub struct Dense {
     width: usize,
     /// `inputs` rows of `width`, then the bias.
     pub theta: Floats,
+    /// What the last [`Dense::backward`] added up, laid out like `theta`.
+    pub gradient: Floats,
+    moments: Moments,
     transposed: Floats,
 }
 
@@ -26,8 +29,14 @@ impl Dense {
         for row in (0..inputs).chain([rows]) {
             theta[row * columns..][..width].iter_mut().for_each(|v| *v = rng.around_zero(limit));
         }
-        let mut layer =
-            Self { inputs: rows, width: columns, theta, transposed: Floats::zeros(rows * columns) };
+        let mut layer = Self {
+            inputs: rows,
+            width: columns,
+            gradient: Floats::zeros(theta.len()),
+            moments: Moments::zeros(theta.len()),
+            theta,
+            transposed: Floats::zeros(rows * columns),
+        };
         layer.transpose();
         layer
     }
@@ -40,6 +49,12 @@ impl Dense {
     /// Floats per row of the output.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// Moves the weights against their gradient.
+    pub fn step(&mut self, kernel: Kernel, adam: Adam) {
+        self.moments.step(kernel, adam, &mut self.theta, &self.gradient);
+        self.transpose();
     }
 
     /// To be called after `theta` was changed: the way back needs `Wᵀ`.
@@ -58,12 +73,13 @@ impl Dense {
         product(kernel, x, self.inputs, bias, w, self.width, then, out);
     }
 
-    /// From the gradient `d` of the output: adds to `gradient` (laid out like `theta`) and gives that of `x`.
-    pub fn backward(&self, kernel: Kernel, x: &[f32], d: &[f32], gradient: &mut [f32], of_x: &mut [f32]) {
+    /// From the gradient `d` of the output: those of the weights and of `x`.
+    pub fn backward(&mut self, kernel: Kernel, x: &[f32], d: &[f32], of_x: &mut [f32]) {
         let (inputs, width) = (self.inputs, self.width);
         let zeros = vec![0.0; inputs];
         product(kernel, d, width, &zeros, &self.transposed, inputs, Then::Nothing, of_x);
-        let (w, bias) = gradient.split_at_mut(inputs * width);
+        self.gradient.fill(0.0);
+        let (w, bias) = self.gradient.split_at_mut(inputs * width);
         for row in d.chunks_exact(width) {
             bias.iter_mut().zip(row).for_each(|(b, d)| *b += d);
         }
@@ -133,16 +149,16 @@ mod tests {
 
     fn agree(width: usize, count: usize) {
         let mut rng = Rng::at(1, Purpose::Init, [0, 0]);
-        let layer = Dense::init(21, width, &mut rng);
+        let mut layer = Dense::init(21, width, &mut rng);
         let (n, m) = (layer.inputs(), layer.width());
         let x: Vec<f32> = (0..count * n).map(|_| rng.normal()).collect();
         let d: Vec<f32> = (0..count * m).map(|_| rng.normal()).collect();
-        let theta = &layer.theta;
+        let theta = layer.theta.to_vec();
         for kernel in Kernel::available() {
             let (mut out, mut of_x) = (vec![0.0; count * m], vec![0.0; count * n]);
-            let mut gradient = vec![0.0; theta.len()];
             layer.forward(kernel, &x, true, &mut out);
-            layer.backward(kernel, &x, &d, &mut gradient, &mut of_x);
+            layer.backward(kernel, &x, &d, &mut of_x);
+            let gradient = &layer.gradient;
             for r in 0..count {
                 for o in 0..m {
                     let sum: f32 = (0..n).map(|i| x[r * n + i] * theta[i * m + o]).sum();

@@ -1,6 +1,7 @@
 //! The three phases: exposures alone, triples alone, both together.
 
 use cadet::internals::{Adam, AdamConfig, Vectorised, vectorised};
+use cadet::learn::epochs;
 use cadet::log::exposures::{Exposures, TaskId};
 use cadet::metrics::{sigmoid, softplus};
 use cadet::rng::{Purpose, Rng};
@@ -35,6 +36,57 @@ impl Vectorised for Batch<'_, '_> {
     fn run(mut self) -> f64 {
         self.learner.pairs(self.pairs, self.joint, &mut self.rng)
             + self.learner.triples(self.triples, &mut self.rng)
+    }
+}
+
+/// One of the phases.
+pub(super) struct Course<'l, 'a> {
+    learner: &'l mut Learner<'a>,
+    phase: Phase,
+    steps: u64,
+}
+
+impl<'l, 'a> Course<'l, 'a> {
+    pub(super) fn new(learner: &'l mut Learner<'a>, phase: Phase) -> Self {
+        learner.tables().into_iter().for_each(Table::restart);
+        Self { learner, phase, steps: 0 }
+    }
+
+    /// Exposures and triples in an epoch.
+    fn sizes(&self) -> [usize; 2] {
+        let KtupConfig { exposures_per_epoch: pairs, triples_per_epoch: triples, .. } = *self.learner.config;
+        match self.phase {
+            Phase::Tup => [pairs, 0],
+            Phase::TransH => [0, triples],
+            Phase::Joint => [pairs, triples],
+        }
+    }
+}
+
+impl epochs::Course for Course<'_, '_> {
+    fn batches(&self) -> usize {
+        let [pairs, triples] = self.sizes();
+        (if pairs > 0 { pairs } else { triples }).div_ceil(self.learner.config.batch)
+    }
+
+    fn step(&mut self, epoch: usize, batch: usize) -> f64 {
+        let (batches, joint) = (epochs::Course::batches(self), self.phase == Phase::Joint);
+        let [pairs, triples] = self.sizes().map(|count| count.div_ceil(batches));
+        let (config, learner) = (self.learner.config, &mut *self.learner);
+        let place = [(self.phase as u64 + 1) << 32 | epoch as u64, batch as u64];
+        let rng = Rng::at(config.seed, Purpose::Graph, place);
+        let kernel = learner.kernel;
+        let loss = vectorised(kernel, Batch { learner, pairs, triples, joint, rng });
+        self.steps += 1;
+        let rate = if joint { config.joint_learning_rate } else { config.learning_rate };
+        let adam = Adam::at(AdamConfig::default(), rate, self.steps);
+        self.learner.tables().into_iter().for_each(|table| table.step(kernel, adam));
+        loss / config.batch as f64
+    }
+
+    fn end(&mut self, epoch: usize, _: usize, loss: f64) -> Result<Option<f64>> {
+        tracing::debug!(phase = ?self.phase, epoch, loss, "learned from the graph");
+        Ok(None)
     }
 }
 
@@ -99,28 +151,6 @@ impl<'a> Learner<'a> {
             &mut self.relations,
             &mut self.relation_normals,
         ]
-    }
-
-    /// The mean loss of an epoch.
-    pub(super) fn epoch(&mut self, phase: Phase, epoch: usize, steps: &mut u64) -> f64 {
-        let KtupConfig { batch, exposures_per_epoch, triples_per_epoch, .. } = *self.config;
-        let pairs = if phase == Phase::TransH { 0 } else { exposures_per_epoch };
-        let triples = if phase == Phase::Tup { 0 } else { triples_per_epoch };
-        let batches = (if pairs > 0 { pairs } else { triples }).div_ceil(batch);
-        let joint = phase == Phase::Joint;
-        let rate = if joint { self.config.joint_learning_rate } else { self.config.learning_rate };
-        let mut loss = 0.0;
-        for b in 0..batches {
-            let place = [(phase as u64 + 1) << 32 | epoch as u64, b as u64];
-            let rng = Rng::at(self.config.seed, Purpose::Graph, place);
-            let (pairs, triples) = (pairs.div_ceil(batches), triples.div_ceil(batches));
-            loss += vectorised(self.kernel, Batch { learner: self, pairs, triples, joint, rng });
-            *steps += 1;
-            let adam = Adam::at(AdamConfig::default(), rate, *steps);
-            let kernel = self.kernel;
-            self.tables().into_iter().for_each(|table| table.step(kernel, adam));
-        }
-        loss / (batches * batch) as f64
     }
 
     /// The preferences, with the relations added where both learn together.

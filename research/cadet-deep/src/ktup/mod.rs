@@ -22,10 +22,10 @@ pub use quality::{LinkPrediction, Recommendation, link_prediction, recommendatio
 
 use serde::{Deserialize, Serialize};
 
+use cadet::learn::epochs::{self, Standing};
 use cadet::log::exposures::Exposures;
 use cadet::{Error, Result};
-use joint::{Learner, Phase};
-use table::Table;
+use joint::{Course, Learner, Phase};
 use transh::Translation;
 use tup::{Meeting, Preferences};
 
@@ -123,15 +123,7 @@ impl KtupConfig {
             (Phase::TransH, self.transh_epochs),
             (Phase::Joint, self.joint_epochs),
         ] {
-            learner.tables().into_iter().for_each(Table::restart);
-            let mut steps = 0;
-            for epoch in 0..epochs {
-                let loss = learner.epoch(phase, epoch, &mut steps);
-                tracing::debug!(?phase, epoch, loss, "learned from the graph");
-                if !loss.is_finite() {
-                    return Err(Error::Diverged { epoch, loss });
-                }
-            }
+            epochs::run(&mut Course::new(&mut learner, phase), epochs, 0, &mut Standing::default())?;
         }
         Ok(learner.finish())
     }

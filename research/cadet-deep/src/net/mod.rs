@@ -2,9 +2,9 @@
 //!
 //! How it is laid out and multiplied is said in [`crate::kernels`].
 
+mod activation;
 mod config;
 mod layer;
-mod parameter;
 mod toom;
 
 use cadet::internals::Adam;
@@ -13,10 +13,10 @@ use cadet::rng::Rng;
 use cadet::{Error, Result};
 use rayon::prelude::*;
 
+use crate::Parameter;
 use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Role, padded};
 pub use config::{Grid, LayerConfig, Norm};
 use layer::{Count, Layer, Pass};
-pub use parameter::Parameter;
 
 /// How much of batch number `step`, from 1, goes into the running statistics: a tenth, but the first batches, which are all
 /// there is, give their plain mean.
@@ -211,7 +211,7 @@ impl Net {
                 let Parameter { values, gradient, .. } = &mut layer.weight;
                 gradient.iter_mut().zip(values).for_each(|(g, w)| *g += decay * *w);
             }
-            layer.learned_mut().for_each(|p| p.step(self.engine, adam));
+            layer.learned_mut().for_each(|p| p.step(self.engine.kernel(), adam));
             layer.pack(self.engine);
         }
     }

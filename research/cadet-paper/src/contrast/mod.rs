@@ -6,12 +6,12 @@ pub(crate) mod simclr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use cadet::Error;
 use cadet::store::Checkpoint;
-use cadet::{Error, learn::estimator};
-use cadet_deep::learner::Objective;
+use cadet_deep::learner::{Objective, Watch};
 use cadet_deep::readers::{ImageSet, Pictures, read_cifar10};
 use cadet_deep::simclr::SimClrConfig;
-use cadet_deep::{Images, Learner, ResNetConfig, Training};
+use cadet_deep::{Images, Learner, LearnerConfig, ResNetConfig};
 use sha2::{Digest, Sha256};
 
 use crate::output::Bar;
@@ -71,9 +71,10 @@ impl Common {
         SimClrConfig { net, ..SimClrConfig::default() }
     }
 
-    fn training(&self, batch: u32) -> Training {
+    fn training(&self, batch: u32) -> LearnerConfig {
         let (epochs, batch) = if self.smoke { (2, 16) } else { (self.epochs, batch) };
-        let mut training = Training { batch: batch as usize, seed: self.seed, ..Training::default() };
+        let mut training =
+            LearnerConfig { batch: batch as usize, seed: self.seed, ..LearnerConfig::default() };
         training.schedule.epochs = epochs as usize;
         training
     }
@@ -97,6 +98,9 @@ fn about(what: &str, settings: &str, set: &ImageSet) -> String {
     format!("cadet {} {what} {settings} {digest}", env!("CARGO_PKG_VERSION"))
 }
 
+/// What its checkpoint is called.
+const STAGE: &str = "learner";
+
 /// Learns all epochs, or what is left of them, with a checkpoint after each; returns their losses.
 fn learn<N: Objective>(
     learner: &mut Learner<N>,
@@ -106,7 +110,6 @@ fn learn<N: Objective>(
     checkpoint: &Checkpoint,
     bar: &Bar,
 ) -> Result<Vec<f64>> {
-    const STAGE: &str = "learner";
     let each = learner.batches(which.len()) as u64;
     let mut losses: Vec<f64> = Vec::new();
     if let Some((state, note)) = checkpoint.load_state(STAGE)? {
@@ -115,14 +118,27 @@ fn learn<N: Objective>(
         learner.set_state(state).map_err(|e| damaged(&e))?;
         bar.skip(losses.len() as u64 * each);
     }
-    for epoch in losses.len()..epochs {
-        let loss = learner.epoch(images, which, epoch, &mut || bar.done(1))?;
-        tracing::info!("epoch {}: loss {loss:.4}", epoch + 1);
-        losses.push(loss);
-        let state: Vec<estimator::Tensor> = learner.state();
-        checkpoint.save_state(STAGE, state, &serde_json::to_string(&losses)?)?;
-    }
+    learner.learn(images, which, epochs, &mut losses, &mut Keeper { checkpoint, bar })?;
     Ok(losses)
+}
+
+/// Saves every epoch.
+struct Keeper<'a> {
+    checkpoint: &'a Checkpoint,
+    bar: &'a Bar,
+}
+
+impl<N: Objective> Watch<N> for Keeper<'_> {
+    fn batch(&mut self) -> bool {
+        self.bar.done(1);
+        true
+    }
+
+    fn epoch(&mut self, learner: &Learner<N>, losses: &[f64]) -> cadet::Result<()> {
+        tracing::info!("epoch {}: loss {:.4}", losses.len(), losses[losses.len() - 1]);
+        let note = serde_json::to_string(losses).expect("numbers can be written");
+        self.checkpoint.save_state(STAGE, learner.state(), &note)
+    }
 }
 
 /// Makes a folder for results, or says why it cannot be made.

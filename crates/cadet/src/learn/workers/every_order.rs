@@ -1,4 +1,5 @@
-//! Every order in which a caller and a worker thread may meet in a round, tried by loom.
+//! Every order in which a caller and a worker thread may meet in a round, with up to three switches in the middle of one's
+//! work, tried by loom.
 #![allow(unsafe_code)]
 
 mod sync {
@@ -52,7 +53,10 @@ impl Job {
 
 /// A caller, and a worker thread that looks for rounds until they are over.
 fn meet(caller: impl Fn(&Rounds) + Send + Sync + 'static) {
-    loom::model(move || {
+    let mut model = loom::model::Builder::new();
+    // Bugs that need more of them are rare, and the orders many.
+    model.preemption_bound = Some(3);
+    model.check(move || {
         let rounds = Arc::new(Rounds::default());
         let worker = {
             let rounds = Arc::clone(&rounds);

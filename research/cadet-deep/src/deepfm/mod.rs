@@ -8,105 +8,16 @@
 //! pairwise part and the net share; the vector of a list is the mean of its members'. A user's features are
 //! the vectors of its own fields, one after the other. Rows are sparse: a batch moves only what it met.
 
-use cadet::internals::{Adam, AdamConfig, Floats};
+mod clicks;
+
+use cadet::internals::{Adam, AdamConfig, Moments};
+use cadet::learn::epochs::{self, Course, Standing};
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Instances, Kernel, Result, metrics};
 
 use crate::kernels::Dense;
 use crate::rows::RowTable;
-
-/// Whose property a field is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The user's.
-    User,
-    /// The item's.
-    Item,
-}
-
-/// A categorical property: for every user (or item) none, one or several of its categories.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Field {
-    name: String,
-    side: Side,
-    categories: usize,
-    offsets: Vec<u32>,
-    values: Vec<u32>,
-}
-
-impl Field {
-    /// A field from the categories of every member; categories are numbered from 0.
-    pub fn new<'a>(
-        name: impl Into<String>,
-        side: Side,
-        members: impl IntoIterator<Item = &'a [u32]>,
-    ) -> Self {
-        let (mut offsets, mut values) = (vec![0], Vec::new());
-        for categories in members {
-            values.extend_from_slice(categories);
-            offsets.push(values.len() as u32);
-        }
-        let categories = values.iter().max().map_or(0, |c| *c as usize + 1);
-        Self { name: name.into(), side, categories, offsets, values }
-    }
-
-    /// The field in which every member is its own category.
-    pub fn id(name: impl Into<String>, side: Side, members: usize) -> Self {
-        let values: Vec<u32> = (0..members as u32).collect();
-        Self::new(name, side, values.chunks_exact(1))
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn members(&self) -> usize {
-        self.offsets.len() - 1
-    }
-
-    fn of(&self, member: u32) -> &[u32] {
-        let at = member as usize;
-        &self.values[self.offsets[at] as usize..self.offsets[at + 1] as usize]
-    }
-
-    fn of_click(&self, clicks: &Clicks, i: u32) -> &[u32] {
-        self.of(match self.side {
-            Side::User => clicks.users[i as usize],
-            Side::Item => clicks.items[i as usize],
-        })
-    }
-}
-
-/// Who was shown what, and did they click?
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Clicks {
-    /// Users.
-    pub users: Vec<u32>,
-    /// Items.
-    pub items: Vec<u32>,
-    /// Whether the user clicked.
-    pub clicked: Vec<bool>,
-}
-
-impl Clicks {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.users.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.users.is_empty()
-    }
-
-    /// Adds one.
-    pub fn push(&mut self, user: u32, item: u32, clicked: bool) {
-        self.users.push(user);
-        self.items.push(item);
-        self.clicked.push(clicked);
-    }
-}
+pub use clicks::{Clicks, Field, Side};
 
 /// The sizes of the model and how to train it.
 #[derive(Debug, Clone, PartialEq)]
@@ -182,8 +93,18 @@ pub struct DeepFm {
     starts: Vec<u32>,
     /// One row per category: `v`, then `w`.
     table: RowTable,
-    bias: f32,
+    bias: Bias,
     layers: Vec<Dense>,
+    /// Steps of training.
+    steps: u64,
+}
+
+/// `b`
+#[derive(Debug, Clone)]
+struct Bias {
+    value: [f32; 1],
+    gradient: [f32; 1],
+    moments: Moments,
 }
 
 /// How training went.
@@ -213,42 +134,26 @@ impl DeepFm {
         train: &Clicks,
         valid: &Clicks,
     ) -> Result<(Self, DeepFmHistory)> {
-        let mut model = Self::init(config, fields)?;
+        let model = Self::init(config, fields)?;
         model.check(train)?;
         model.check(valid)?;
         if train.is_empty() {
             return Err(Error::config("clicks", "there are none to train on"));
         }
-        let mut optimiser = Optimiser::new(&model);
-        let mut order: Vec<u32> = (0..train.len() as u32).collect();
-        let mut work = Work::default();
-        let mut history = DeepFmHistory { valid_auc: Vec::new(), best: 0 };
-        let mut best: Option<(RowTable, Vec<Dense>, f32)> = None;
-        for epoch in 0..config.epochs {
-            Rng::at(config.seed, Purpose::Clicks, [epoch as u64, 0]).shuffle(&mut order);
-            let mut loss = 0.0;
-            for batch in order.chunks(config.batch) {
-                loss += model.step(train, batch, config, &mut optimiser, &mut work);
-            }
-            let loss = loss / order.len() as f64;
-            if !loss.is_finite() {
-                return Err(Error::Diverged { epoch: epoch + 1, loss });
-            }
-            let auc = model.auc(valid).unwrap_or(f64::NAN);
-            tracing::debug!(epoch, loss, auc, "DeepFM");
-            let better = history.valid_auc.iter().all(|a| auc > *a || a.is_nan());
-            history.valid_auc.push(auc);
-            if better || valid.is_empty() {
-                history.best = epoch + 1;
-                best = Some((model.table.clone(), model.layers.clone(), model.bias));
-            } else if epoch + 1 - history.best >= config.patience {
-                break;
-            }
-        }
-        if let Some((table, layers, bias)) = best {
-            (model.table, model.layers, model.bias) = (table, layers, bias);
-        }
-        Ok((model, history))
+        let mut course = Learning {
+            config,
+            train,
+            valid,
+            model,
+            order: (0..train.len() as u32).collect(),
+            work: Work::default(),
+            best: None,
+        };
+        let mut standing = Standing::default();
+        // A worse epoch ends it where no patience is asked for.
+        epochs::run(&mut course, config.epochs, config.patience.max(1), &mut standing)?;
+        let valid_auc = standing.worth.iter().map(|auc| auc.unwrap_or(f64::NAN)).collect();
+        Ok((course.model, DeepFmHistory { valid_auc, best: standing.best }))
     }
 
     fn init(config: &DeepFmConfig, fields: Vec<Field>) -> Result<Self> {
@@ -278,13 +183,23 @@ impl DeepFm {
         let mut start: Vec<f32> = (0..rows * (config.width + 1)).map(|_| 0.01 * rng.normal()).collect();
         start.chunks_exact_mut(config.width + 1).for_each(|row| row[config.width] = 0.0);
         let table = RowTable::new(config.width + 1, &start);
+        let bias = Bias { value: [0.0], gradient: [0.0], moments: Moments::zeros(1) };
         let mut inputs = fields.len() * config.width;
         let mut layers = Vec::new();
         for width in config.hidden.iter().copied().chain([1]) {
             layers.push(Dense::init(inputs, width, &mut rng));
             inputs = width;
         }
-        Ok(Self { kernel: Kernel::chosen()?, width: config.width, fields, starts, table, bias: 0.0, layers })
+        Ok(Self {
+            kernel: Kernel::chosen()?,
+            width: config.width,
+            fields,
+            starts,
+            table,
+            bias,
+            layers,
+            steps: 0,
+        })
     }
 
     fn check(&self, clicks: &Clicks) -> Result<()> {
@@ -320,7 +235,7 @@ impl DeepFm {
         for (i, x) in batch.iter().zip(x.chunks_exact_mut(inputs)) {
             sums.fill(0.0);
             squares.fill(0.0);
-            let mut logit = self.bias;
+            let [mut logit] = self.bias.value;
             for (f, v) in x[..self.fields.len() * width].chunks_exact_mut(width).enumerate() {
                 let categories = self.fields[f].of_click(clicks, *i);
                 let share = 1.0 / categories.len().max(1) as f32;
@@ -348,56 +263,37 @@ impl DeepFm {
     }
 
     /// One update; returns the sum of the losses before it.
-    fn step(
-        &mut self,
-        clicks: &Clicks,
-        batch: &[u32],
-        config: &DeepFmConfig,
-        optimiser: &mut Optimiser,
-        work: &mut Work,
-    ) -> f64 {
-        let loss = self.gradients(clicks, batch, optimiser, work);
-        optimiser.steps += 1;
-        let adam = Adam::at(AdamConfig::default(), config.learning_rate, optimiser.steps);
-        for (layer, state) in self.layers.iter_mut().zip(&mut optimiser.layers) {
-            adam.update(self.kernel, &mut layer.theta, &state.gradient, &mut state.m, &mut state.v);
-            layer.transpose();
-        }
+    fn step(&mut self, clicks: &Clicks, batch: &[u32], config: &DeepFmConfig, work: &mut Work) -> f64 {
+        let loss = self.gradients(clicks, batch, work);
+        self.steps += 1;
+        let adam = Adam::at(AdamConfig::default(), config.learning_rate, self.steps);
+        self.layers.iter_mut().for_each(|layer| layer.step(self.kernel, adam));
         self.table.step(self.kernel, adam, config.decay);
-        let [m, v] = &mut optimiser.bias;
-        let gradient = [optimiser.bias_gradient];
-        adam.update(self.kernel, std::slice::from_mut(&mut self.bias), &gradient, m, v);
+        let Bias { value, gradient, moments } = &mut self.bias;
+        moments.step(self.kernel, adam, value, gradient);
         loss
     }
 
-    fn gradients(
-        &mut self,
-        clicks: &Clicks,
-        batch: &[u32],
-        optimiser: &mut Optimiser,
-        work: &mut Work,
-    ) -> f64 {
+    fn gradients(&mut self, clicks: &Clicks, batch: &[u32], work: &mut Work) -> f64 {
         self.forward(clicks, batch, work);
         let Work { activations, delta, upstream, logits } = work;
         let last = self.layers[self.layers.len() - 1].width();
         let mut loss = 0.0;
         delta.clear();
         delta.resize(batch.len() * last, 0.0);
-        optimiser.bias_gradient = 0.0;
+        self.bias.gradient = [0.0];
         for ((logit, i), d) in logits.iter_mut().zip(batch).zip(delta.chunks_exact_mut(last)) {
             let clicked = clicks.clicked[*i as usize];
             let y = f64::from(*logit);
             loss += metrics::softplus(if clicked { -y } else { y });
             d[0] = ((metrics::sigmoid(y) - f64::from(u8::from(clicked))) / batch.len() as f64) as f32;
-            optimiser.bias_gradient += d[0];
+            self.bias.gradient[0] += d[0];
             *logit = d[0];
         }
         let slopes = logits;
-        for (l, layer) in self.layers.iter().enumerate().rev() {
-            let state = &mut optimiser.layers[l];
-            state.gradient.fill(0.0);
+        for (l, layer) in self.layers.iter_mut().enumerate().rev() {
             upstream.resize(batch.len() * layer.inputs(), 0.0);
-            layer.backward(self.kernel, &activations[l], delta, &mut state.gradient, upstream);
+            layer.backward(self.kernel, &activations[l], delta, upstream);
             if l > 0 {
                 let gates = activations[l].iter();
                 upstream.iter_mut().zip(gates).for_each(|(d, h)| *d = if *h > 0.0 { *d } else { 0.0 });
@@ -475,30 +371,46 @@ impl DeepFm {
     }
 }
 
-/// The state of Adam for the dense part.
-#[derive(Debug)]
-struct Optimiser {
-    steps: u64,
-    layers: Vec<LayerState>,
-    bias: [[f32; 1]; 2],
-    bias_gradient: f32,
+/// A training under way.
+struct Learning<'a> {
+    config: &'a DeepFmConfig,
+    train: &'a Clicks,
+    valid: &'a Clicks,
+    model: DeepFm,
+    order: Vec<u32>,
+    work: Work,
+    best: Option<DeepFm>,
 }
 
-#[derive(Debug)]
-struct LayerState {
-    gradient: Floats,
-    m: Vec<f32>,
-    v: Vec<f32>,
-}
+impl Course for Learning<'_> {
+    fn batches(&self) -> usize {
+        self.train.len().div_ceil(self.config.batch)
+    }
 
-impl Optimiser {
-    fn new(model: &DeepFm) -> Self {
-        let state = |layer: &Dense| {
-            let n = layer.theta.len();
-            LayerState { gradient: Floats::zeros(n), m: vec![0.0; n], v: vec![0.0; n] }
-        };
-        let layers = model.layers.iter().map(state).collect();
-        Self { steps: 0, layers, bias: [[0.0]; 2], bias_gradient: 0.0 }
+    fn step(&mut self, epoch: usize, batch: usize) -> f64 {
+        if batch == 0 {
+            Rng::at(self.config.seed, Purpose::Clicks, [epoch as u64, 0]).shuffle(&mut self.order);
+        }
+        let rest = &self.order[batch * self.config.batch..];
+        let clicks = &rest[..self.config.batch.min(rest.len())];
+        self.model.step(self.train, clicks, self.config, &mut self.work) / clicks.len() as f64
+    }
+
+    fn end(&mut self, epoch: usize, _: usize, loss: f64) -> Result<Option<f64>> {
+        let auc = self.model.auc(self.valid);
+        tracing::debug!(epoch, loss, auc, "DeepFM");
+        Ok(auc)
+    }
+
+    fn keep(&mut self) {
+        self.best = Some(self.model.clone());
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        if let Some(best) = self.best.take() {
+            self.model = best;
+        }
+        Ok(())
     }
 }
 
@@ -554,9 +466,8 @@ mod tests {
                 |(y, c): (&f32, &bool)| metrics::softplus(if *c { -f64::from(*y) } else { f64::from(*y) });
             work.logits.iter().zip(&clicks.clicked).map(of).sum::<f64>() / 23.0
         };
-        let mut optimiser = Optimiser::new(&model);
         let clean = model.clone();
-        model.gradients(&clicks, &batch, &mut optimiser, &mut Work::default());
+        model.gradients(&clicks, &batch, &mut Work::default());
         const STEP: f32 = 2e-3;
         let slope = |change: &dyn Fn(&mut DeepFm, f32)| {
             let at = |by: f32| {
@@ -570,7 +481,7 @@ mod tests {
         let close = |found: f32, expected: f64, what: &str| {
             assert!((f64::from(found) - expected).abs() < 1e-3, "{what}: {found} {expected}");
         };
-        close(optimiser.bias_gradient, slope(&|m, by| m.bias += by), "bias");
+        close(model.bias.gradient[0], slope(&|m, by| m.bias.value[0] += by), "bias");
         let (mut checked, mut moving) = (0, 0);
         for row in (0..rows).step_by(3) {
             for i in [0, 4, 5] {
@@ -588,7 +499,7 @@ mod tests {
                 for column in 0..width {
                     let i = row * columns + column;
                     let expected = slope(&|m, by| m.layers[l].theta[i] += by);
-                    close(optimiser.layers[l].gradient[i], expected, "a layer");
+                    close(model.layers[l].gradient[i], expected, "a layer");
                     most = most.max(expected.abs());
                 }
             }

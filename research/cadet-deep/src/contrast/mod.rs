@@ -7,7 +7,10 @@
 //! Images are rows of pixels in the order height, width, channel, normalised per channel; what augmentation pads with is 0,
 //! the mean.
 
-use cadet::internals::{Adam, AdamConfig, Vectorised, softplus_and_slope, vectorised};
+mod config;
+mod loss;
+
+use cadet::internals::{Adam, AdamConfig};
 use cadet::learn::estimator::{Estimator, Rates, Tensor};
 use cadet::learn::heads::{PreEmbedding, audience_sums};
 use cadet::learn::sampler::Batch;
@@ -18,62 +21,15 @@ use cadet::log::instances::Instances;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Kernel, Result};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::head::Head;
-use crate::kernels::{
-    BLOCK, Engine, LANES, Lanes, Links, Operand, Packed, Part, Precision, Role, Sizes, add_rows, apply, outer,
-};
-use crate::net::{Grid, LayerConfig, Net, Passes, fresh};
+use crate::kernels::{Engine, LANES, Lanes, Links, Operand, Packed, Sizes, add_rows, apply, outer};
+use crate::net::{Grid, Net, Passes, fresh};
+pub use config::{Augment, DeepConfig, Negatives, Trunk};
+use loss::{Weights, loss_and_slopes};
 
 /// Instances that go through the net together when features are asked for.
 const TOGETHER: usize = 512;
-
-/// What is before the features.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum Trunk {
-    /// The appendix's convolutions: (4,2,1), (4,2,1), (5,1,0) and one over all that is left, with batch norm and ReLU, the
-    /// last without ReLU.
-    Cnn {
-        /// Height and width of an image.
-        side: usize,
-        /// Numbers per pixel.
-        channels: usize,
-        /// Output channels of the first layer; each has twice those of the one before.
-        width: usize,
-    },
-    /// Fully connected layers with batch norm and ReLU over feature rows.
-    Mlp {
-        /// Numbers per row.
-        features: usize,
-        /// Widths of the layers.
-        hidden: Vec<usize>,
-    },
-}
-
-/// Who the negatives of a positive (x, t) are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Negatives {
-    /// One x̃ ~ p for each positive, as in Algorithm 1; twice the batch goes through the trunk.
-    Drawn,
-    /// All x̃ ~ p of the batch, each for every positive; twice the batch goes through the trunk.
-    Population,
-    /// The other positives of the batch: they are distributed like p, if the tasks trained are all there are and p is the
-    /// population of exposures. Each image goes through the trunk once.
-    Batch,
-}
-
-/// How images are varied in training.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Augment {
-    /// Zeros on each side, of which a crop of the old size is taken at random.
-    pub pad: usize,
-    /// Whether every other image is mirrored.
-    pub flip: bool,
-}
 
 /// Where an image is cut out of its padded self, and whether it is mirrored.
 #[derive(Debug, Clone, Copy)]
@@ -83,39 +39,7 @@ struct Move {
     flip: bool,
 }
 
-/// The net and how it is trained.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeepConfig {
-    /// What is before the features.
-    pub trunk: Trunk,
-    /// Width of `u(x)`.
-    pub features: usize,
-    /// Who the negatives are.
-    pub negatives: Negatives,
-    /// How images are varied in training.
-    pub augment: Augment,
-    /// What products round to.
-    pub precision: Precision,
-}
-
 impl DeepConfig {
-    /// The appendix's net for images of 32 × 32 with 3 channels (CIFAR10) or 1 (MNIST), and its augmentation.
-    pub fn images(channels: usize) -> Self {
-        Self {
-            trunk: Trunk::Cnn { side: 32, channels, width: 64 },
-            features: 256,
-            negatives: Negatives::Drawn,
-            augment: Augment { pad: 4, flip: channels == 3 },
-            precision: Precision::Auto,
-        }
-    }
-
-    /// A net over rows of features.
-    pub fn rows(features: usize, hidden: Vec<usize>) -> Self {
-        Self { trunk: Trunk::Mlp { features, hidden }, augment: Augment::default(), ..Self::images(3) }
-    }
-
     /// The ratio net with random weights over these embeddings.
     pub fn ratio(&self, tasks: &TaskEmbeddings, seed: u64) -> Result<DeepRatio> {
         if tasks.is_empty() {
@@ -130,30 +54,6 @@ impl DeepConfig {
             return Err(Error::config("seed_tasks", "the pre-embedding model needs at least one seed task"));
         }
         self.model(Head::per_task(self.features, seeds, seed), seeds, seed).map(DeepHeads)
-    }
-
-    fn layers(&self) -> Result<(Grid, Vec<LayerConfig>)> {
-        let (grid, mut layers) = match &self.trunk {
-            Trunk::Cnn { side, channels, width } => {
-                let grid = Grid { height: *side, width: *side, channels: *channels };
-                let halved = |n: usize| (n + 2).checked_sub(4).map(|rest| rest / 2 + 1);
-                let left = halved(*side).and_then(halved).and_then(|n| n.checked_sub(4)).filter(|n| *n > 0);
-                let left = left.ok_or_else(|| {
-                    Error::config("side", format!("the net needs images of at least 20 × 20, found {side}"))
-                })?;
-                let shapes = [([4, 2, 1], 1), ([4, 2, 1], 2), ([5, 1, 0], 4), ([left, 1, 0], 8)];
-                (grid, shapes.map(|(shape, times)| LayerConfig::conv(shape, width * times)).to_vec())
-            }
-            Trunk::Mlp { features, hidden } => {
-                let layers = hidden.iter().map(|width| LayerConfig::conv([1, 1, 0], *width));
-                (Grid::row(*features), layers.collect())
-            }
-        };
-        if let (Trunk::Cnn { .. }, Some(last)) = (&self.trunk, layers.last_mut()) {
-            last.slope = 1.0;
-        }
-        layers.push(LayerConfig::linear(self.features));
-        Ok((grid, layers))
     }
 
     fn model(&self, head: Head, tasks: usize, seed: u64) -> Result<Contrast> {
@@ -201,54 +101,6 @@ impl Work {
     fn new(passes: Passes, engine: Engine) -> Self {
         let packed = [Packed::new(engine), Packed::new(engine)];
         Self { passes, packed, responses: vec![], gradient: Operand::new(engine), of_rows: vec![] }
-    }
-}
-
-/// What the pairs of one batch weigh in the loss.
-///
-/// Instance n has a task of its own. It is a positive of that task with weight `positive`, a negative of task t with weight
-/// `negative · share[t]`, and of its own task with `own` besides.
-#[derive(Debug, Clone)]
-struct Weights {
-    tasks: Vec<u32>,
-    positive: Vec<f32>,
-    negative: Vec<f32>,
-    own: Vec<f32>,
-    share: Vec<f32>,
-}
-
-impl Weights {
-    fn new(negatives: Negatives, batch: &Batch, tasks: usize) -> Self {
-        let count = batch.tasks.len();
-        let one = 1.0 / count as f32;
-        let mut share = vec![0.0; tasks];
-        let mut weights = Self {
-            tasks: batch.tasks.clone(),
-            positive: vec![one; count],
-            negative: vec![0.0; count],
-            own: vec![0.0; count],
-            share: vec![],
-        };
-        let each = match negatives {
-            Negatives::Drawn | Negatives::Population => {
-                weights.tasks.extend_from_slice(&batch.tasks);
-                weights.positive.resize(2 * count, 0.0);
-                let drawn = negatives == Negatives::Drawn;
-                weights.own.resize(2 * count, if drawn { one } else { 0.0 });
-                weights.negative.resize(2 * count, if drawn { 0.0 } else { 1.0 });
-                one * one
-            }
-            Negatives::Batch => {
-                // A positive is no negative of itself; alone it has none.
-                let each = one / (count.max(2) - 1) as f32;
-                weights.negative.fill(1.0);
-                weights.own.fill(-each);
-                each
-            }
-        };
-        batch.tasks.iter().for_each(|t| share[*t as usize] += each);
-        weights.share = share;
-        weights
     }
 }
 
@@ -427,99 +279,6 @@ impl Contrast {
     }
 }
 
-/// The loss of a batch, the gradient of its responses, and that of the tasks' biases.
-fn loss_and_slopes(
-    engine: Engine,
-    weights: &Weights,
-    biases: &[f32],
-    responses: &[Lanes],
-    gradient: &mut Operand,
-) -> (f64, Vec<f32>) {
-    let channels = biases.len();
-    let parts = gradient.parts(Role::Gradient, responses.len() / channels, 1, channels);
-    let panel = |(p, (mut part, responses)): (usize, (Part<'_>, &[Lanes]))| {
-        let lanes = weights.lanes(p);
-        let (mut loss, mut of_biases) = (0.0, vec![0.0; channels]);
-        let mut rows = [Lanes::ZERO; BLOCK];
-        for block in 0..channels / BLOCK {
-            for (i, slopes) in rows.iter_mut().enumerate() {
-                let t = block * BLOCK + i;
-                let share = weights.share.get(t).copied().unwrap_or(0.0);
-                let row =
-                    ResponseRow { responses: &responses[t], bias: biases[t], task: t as u32, share, slopes };
-                loss += vectorised(engine.kernel(), LossOf { row, lanes: &lanes });
-                of_biases[t] = slopes.0.iter().sum();
-            }
-            part.put(engine, Role::Gradient, channels, 0, block, &rows);
-        }
-        (loss, of_biases)
-    };
-    let panels: Vec<(f64, Vec<f32>)> =
-        parts.into_par_iter().zip(responses.par_chunks(channels)).enumerate().map(panel).collect();
-    let mut of_biases = vec![0.0; channels];
-    for (_, of_panel) in &panels {
-        of_biases.iter_mut().zip(of_panel).for_each(|(sum, v)| *sum += v);
-    }
-    (panels.iter().map(|(loss, _)| loss).sum(), of_biases)
-}
-
-/// What the instances of a panel weigh; empty lanes weigh nothing.
-struct PanelWeights {
-    tasks: [u32; LANES],
-    positive: Lanes,
-    negative: Lanes,
-    own: Lanes,
-}
-
-impl Weights {
-    fn lanes(&self, panel: usize) -> PanelWeights {
-        let lane = |list: &[f32]| {
-            Lanes(std::array::from_fn(|n| list.get(panel * LANES + n).copied().unwrap_or(0.0)))
-        };
-        PanelWeights {
-            tasks: std::array::from_fn(|n| self.tasks.get(panel * LANES + n).copied().unwrap_or(u32::MAX)),
-            positive: lane(&self.positive),
-            negative: lane(&self.negative),
-            own: lane(&self.own),
-        }
-    }
-}
-
-/// The responses of a panel to one task.
-struct ResponseRow<'a> {
-    responses: &'a Lanes,
-    bias: f32,
-    task: u32,
-    share: f32,
-    slopes: &'a mut Lanes,
-}
-
-/// Finds the loss of one task's responses, and their slopes.
-struct LossOf<'a> {
-    row: ResponseRow<'a>,
-    lanes: &'a PanelWeights,
-}
-
-impl Vectorised for LossOf<'_> {
-    type Output = f64;
-    #[inline(always)]
-    fn run(self) -> f64 {
-        let Self { row, lanes } = self;
-        let mut losses = Lanes::ZERO;
-        for n in 0..LANES {
-            let z = row.responses.0[n] + row.bias;
-            let is_own = if lanes.tasks[n] == row.task { 1.0 } else { 0.0 };
-            let positive = lanes.positive.0[n] * is_own;
-            let both = positive + lanes.negative.0[n] * row.share + lanes.own.0[n] * is_own;
-            let (softplus, slope) = softplus_and_slope(z);
-            // softplus(−z) = softplus(z) − z
-            losses.0[n] = both * softplus - positive * z;
-            row.slopes.0[n] = both * slope - positive;
-        }
-        losses.0.iter().map(|v| f64::from(*v)).sum()
-    }
-}
-
 impl Estimator for Contrast {
     fn step(&mut self, x: &Instances, batch: &Batch, rates: Rates, _: &mut Workers) -> f64 {
         if batch.tasks.is_empty() {
@@ -590,7 +349,7 @@ impl PreEmbedding for Contrast {
 pub struct DeepRatio(Contrast);
 
 impl DeepRatio {
-    /// The trainable model inside, for [`cadet::learn::trainer::train`].
+    /// The trainable model inside, for [`cadet::learn::trainer::Training`].
     pub fn model_mut(&mut self) -> &mut Contrast {
         &mut self.0
     }
@@ -625,7 +384,7 @@ impl DeepRatio {
 pub struct DeepHeads(Contrast);
 
 impl DeepHeads {
-    /// The trainable model inside, for [`cadet::learn::trainer::train`].
+    /// The trainable model inside, for [`cadet::learn::trainer::Training`].
     pub fn model_mut(&mut self) -> &mut Contrast {
         &mut self.0
     }
