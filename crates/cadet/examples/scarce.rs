@@ -8,16 +8,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use cadet::arrive::{self, Arrivals};
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::{Others, Users};
+use cadet::arrive::{Arrivals, arrive};
+use cadet::ask::{Scorer, Users};
 use cadet::fit::fit;
 use cadet::learn::trainer::Unwatched;
 use cadet::metrics::{Summary, agreement};
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::worlds::traits::{TraitConfig, TraitWorld};
-use cadet::{Ids, Instances, Names, TaskId};
+use cadet::{Ids, Log, Names, TaskId};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -55,20 +54,12 @@ struct Figures {
     seconds: f64,
 }
 
-fn measure(world: &TraitWorld, model: &mut Model, seconds: f64) -> Result<Figures, Failure> {
+fn measure(world: &TraitWorld, model: &Model, seconds: f64) -> Result<Figures, Failure> {
     let (known, all) = (world.exposures.task_count(), world.late.task_count());
     let before = estimates(world, model, 0..known)?;
-    let arrivals = Arrivals {
-        users: model.users.clone(),
-        items: world.item_names(all)?,
-        exposures: world.late.clone(),
-        features: Some(Instances::new(model.features.width(), Vec::new())?),
-        events: Vec::new(),
-        unknown_user_events: 0,
-        sources: vec!["later".into()],
-    };
-    arrive::add(model, arrivals)?;
-    let after = estimates(world, model, known..all)?;
+    let log = Log { items: world.item_names(all)?, exposures: world.late.clone(), ..world.log()? };
+    let (grown, _) = arrive(model, Arrivals { log: &log, users: None })?;
+    let after = estimates(world, &grown, known..all)?;
     // A model that found no signal says 0 to everybody, and knows nothing of the truth.
     let or_nothing = |correlation: f64| if correlation.is_finite() { correlation } else { 0.0 };
     let of = |row: &Vec<(f64, f64)>| or_nothing(agreement(row.iter().copied()).correlation);
@@ -90,12 +81,9 @@ fn estimates(
     range: std::ops::Range<usize>,
 ) -> Result<Vec<Vec<(f64, f64)>>, Failure> {
     let count = world.newcomers.len();
-    let first = model.users.len() as i64;
+    let first = model.users().len() as i64;
     let ids = Ids::from_names(Names::Int((first..first + count as i64).collect()))?;
-    let mut features = world.newcomers.clone();
-    model.standard.apply(&mut features)?;
-    let users = Users::with(model, Some(Others::given(model, ids, features)?));
-    let scorer = Scorer::new(&users)?;
+    let scorer = Scorer::new(Users::with_features(model, ids, world.newcomers.clone())?);
     let wanted: Vec<u32> = (first as u32..first as u32 + count as u32).collect();
     let rows = range.map(|t| {
         let found = scorer.familiarity(TaskId(t as u32), &wanted);
@@ -129,10 +117,10 @@ fn main() -> Result<(), Failure> {
                 let Some((_, config)) = worlds(seed).into_iter().find(|(n, _)| n == name) else { continue };
                 let world = config.make()?;
                 let clock = Instant::now();
-                let mut model = fit(world.log()?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
+                let model = fit(world.log()?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
                 let seconds = clock.elapsed().as_secs_f64();
-                let verdict = model.manifest.verdict.as_ref().map_or("none", |v| v.colour.name());
-                let f = measure(&world, &mut model, seconds)?;
+                let verdict = model.manifest().verdict.as_ref().map_or("none", |v| v.colour.name());
+                let f = measure(&world, &model, seconds)?;
                 let line = format!(
                     "\"{name}\",{variant},{seed},{:.4},{:.4},{:.4},{:.4},{:.1},{verdict}",
                     f.correlation, f.pooled, f.rmse, f.late, f.seconds

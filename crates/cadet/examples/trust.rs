@@ -7,18 +7,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::{Others, Users};
+use cadet::ask::{Scorer, Users};
 use cadet::fit::fit;
 use cadet::judge::evaluate::{HeldOut, Limits, evaluate, on_new_users};
 use cadet::learn::sampler::Base;
 use cadet::learn::trainer::Unwatched;
 use cadet::log::split::{FeatureSource, SplitRule, Views};
 use cadet::metrics::{Summary, agreement};
-use cadet::model::Model;
+use cadet::model::{Model, Standing};
 use cadet::settings::Settings;
 use cadet::worlds::tastes::{TasteConfig, TasteWorld};
-use cadet::{Exposures, Ids, TaskId};
+use cadet::{Exposures, Ids, Log, TaskId};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -95,7 +94,7 @@ fn main() -> Result<(), Failure> {
                 let model = fit(world.log()?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
                 let seconds = cpu_seconds() - before;
                 let (figures, truth) = measure(&world, &model, seconds)?;
-                let verdict = model.manifest.verdict.as_ref().map_or("none", |v| v.colour.name());
+                let verdict = model.manifest().verdict.as_ref().map_or("none", |v| v.colour.name());
                 let verdict = if model.has_signal() { verdict } else { "no signal" };
                 let Figures { gain, auc, calibration, correlation, rmse, light_spread, hubs, seconds } =
                     &figures;
@@ -146,24 +145,27 @@ fn main() -> Result<(), Failure> {
 fn measure(world: &TasteWorld, model: &Model, seconds: f64) -> Result<(Figures, [f64; 3]), Failure> {
     let names = world.newcomer_names()?;
     let seen = &world.newcomers;
-    let found = on_new_users(model, names.names(), model.items.names(), seen, &model.trained, 1)?;
+    let items = model.items().to_ids();
+    let found = on_new_users(model, names.names(), items.names(), seen, &is_trained(model), 1)?;
     let truth: Vec<Vec<f64>> = (0..names.len()).map(|u| world.log_ratios(world.user_count() + u)).collect();
     let oracle = of_truth(world, model, &names, &truth)?;
     // With all that they saw, items that they have not seen.
-    let users = Users::with(model, Some(Others::folded_in(model, names, seen.clone())?));
-    let scorer = Scorer::new(&users)?;
-    let who: Vec<u32> = (model.users.len() as u32..users.len() as u32).collect();
+    let log = Log { users: names.clone(), exposures: seen.clone(), ..world.log()? };
+    let (users, _) = Users::with_exposures(model, &Log { features: None, ..log })?;
+    // Of those who saw nothing that the model was trained on nothing is known: 0.
+    let (who, column) = known(&users, &names);
+    let scorer = Scorer::new(users);
     let tasks: Vec<TaskId> = model.scored();
     let matrix = scorer.matrix(&tasks, &who);
-    let estimate = |t: usize, u: usize| f64::from(matrix[t * who.len() + u]);
+    let estimate = |t: usize, u: usize| column[u].map_or(0.0, |c| f64::from(matrix[t * who.len() + c]));
     let is_unseen = |t: usize, u: usize| seen.audience(tasks[t]).times_seen(u as u32) == 0;
-    let all = (0..tasks.len()).flat_map(|t| (0..who.len()).map(move |u| (t, u)));
+    let all = (0..tasks.len()).flat_map(|t| (0..names.len()).map(move |u| (t, u)));
     let unseen: Vec<(usize, usize)> = all.filter(|(t, u)| is_unseen(*t, *u)).collect();
     let pairs = unseen.iter().map(|(t, u)| (estimate(*t, *u), truth[*u][tasks[*t].0 as usize]));
     let agreement = agreement(pairs);
-    let mut known = vec![0usize; who.len()];
-    seen.instances().iter().for_each(|u| known[*u as usize] += 1);
-    let light = unseen.iter().filter(|(_, u)| (1..=3).contains(&known[*u])).map(|(t, u)| estimate(*t, *u));
+    let mut counts = vec![0usize; names.len()];
+    seen.instances().iter().for_each(|u| counts[*u as usize] += 1);
+    let light = unseen.iter().filter(|(_, u)| (1..=3).contains(&counts[*u])).map(|(t, u)| estimate(*t, *u));
     let true_hubs = hub_share(&tasks, seen, |t, u| truth[u][tasks[t].0 as usize]);
     let figures = Figures {
         gain: found.gain().value,
@@ -178,6 +180,23 @@ fn measure(world: &TasteWorld, model: &Model, seconds: f64) -> Result<(Figures, 
     Ok((figures, [oracle.0, oracle.1, true_hubs]))
 }
 
+/// The users who are known by these names, and which of them each name stands for.
+fn known(users: &Users, names: &Ids) -> (Vec<u32>, Vec<Option<usize>>) {
+    let mut who = Vec::new();
+    let column = |name| {
+        who.push(users.find(name)?);
+        Some(who.len() - 1)
+    };
+    let columns = names.names().iter().map(column).collect();
+    (who, columns)
+}
+
+/// Whether each item was trained.
+fn is_trained(model: &Model) -> Vec<bool> {
+    let items = (0..model.items().len() as u32).map(TaskId);
+    items.map(|t| model.standing(t) == Standing::Trained).collect()
+}
+
 /// Gain and AUC of the truth on the same pairs.
 fn of_truth(
     world: &TasteWorld,
@@ -185,15 +204,16 @@ fn of_truth(
     names: &Ids,
     truth: &[Vec<f64>],
 ) -> Result<(f64, f64), Failure> {
-    let rule = SplitRule::new(0.0, 0.0, model.manifest.settings.seed)?;
-    let items = model.items.names();
-    let views = Views::of_halves(&world.newcomers, names.names(), items, &rule, FeatureSource::Halves);
+    let rule = SplitRule::new(0.0, 0.0, model.manifest().settings.seed)?;
+    let items = model.items().to_ids();
+    let views =
+        Views::of_halves(&world.newcomers, names.names(), items.names(), &rule, FeatureSource::Halves);
     let instances: Vec<u32> = (0..2 * names.len() as u32).collect();
     let held = HeldOut { instances: &instances, each: 2, targets: &views.train, shown: views.shown.as_ref() };
     let scores = |task: TaskId, who: &[u32]| -> Vec<f32> {
         who.iter().map(|i| truth[(*i / 2) as usize][task.0 as usize] as f32).collect()
     };
-    let found = evaluate(&scores, &held, &model.trained, Base::Exposures, Limits::default(), 1)?;
+    let found = evaluate(&scores, &held, &is_trained(model), Base::Exposures, Limits::default(), 1)?;
     Ok((found.gain().value, found.auc.map_or(f64::NAN, |a| a.value)))
 }
 

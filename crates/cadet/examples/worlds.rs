@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let model = fit(world.log()?, &Settings { seed, ..settings.clone() }, &mut Unwatched)?;
                 let Agreement { correlation, rmse } =
                     agreement(world.estimates_and_truths(&model)?.into_iter());
-                let metrics = model.manifest.metrics.ok_or("there are test users")?;
+                let metrics = model.manifest().metrics.as_ref().ok_or("there are test users")?;
                 let auc = metrics.exposure_auc.map_or(f64::NAN, |a| a.mean);
                 writeln!(
                     raw,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::ask::check_features;
+use crate::ask;
 use crate::judge::calibrate::{self, SHARES};
 use crate::learn::offsets::Offsets;
 use crate::learn::ratio::{Products, Ratio};
@@ -32,7 +32,7 @@ use crate::log::exposures::{Exposure, TaskId};
 use crate::log::ids::Ids;
 use crate::log::instances::Instances;
 use crate::log::split::Part;
-use crate::model::{Addition, ItemState, Model, Parts, Standing};
+use crate::model::{Addition, ItemState, Model, Parts, Seen, Standing};
 use crate::{Error, Result};
 
 /// What comes after training.
@@ -80,8 +80,13 @@ pub fn arrive(model: &Model, arrivals: Arrivals<'_>) -> Result<(Model, Added)> {
     let items = parts.join_items(log, &mut added)?;
     let exposures = numbered(log, &users, &items, &mut added)?;
     let old = &model.parts;
-    for (item, user) in exposures.keys() {
-        added.known_pairs += usize::from(old.seen.get(*user, TaskId(*item)).is_some());
+    for ((item, user), exposure) in &exposures {
+        let before = old.seen.get(*user, TaskId(*item));
+        added.known_pairs += usize::from(before.is_some());
+        let whole = before.map_or(*exposure, |before| before.and(*exposure));
+        if !whole.weight.is_finite() {
+            return Err(too_heavy());
+        }
     }
     let seen_items: BTreeSet<u32> = exposures.keys().map(|(item, _)| *item).collect();
     added.trained_again = seen_items.iter().filter(|t| parts.is_trained(TaskId(**t))).count();
@@ -111,6 +116,10 @@ pub fn arrive(model: &Model, arrivals: Arrivals<'_>) -> Result<(Model, Added)> {
     Ok((Model::new(parts)?, added))
 }
 
+fn too_heavy() -> Error {
+    Error::config("weight", "the weights of a user and an item, or of all that a user saw, add up to no number")
+}
+
 impl Addition {
     fn take(&mut self, more: &Addition) {
         self.new_items += more.new_items;
@@ -128,14 +137,7 @@ struct Newcomers<'a> {
 
 fn newcomers<'a>(model: &Model, arrivals: Arrivals<'a>) -> Result<Option<Newcomers<'a>>> {
     let Some((ids, features)) = arrivals.users else { return Ok(None) };
-    if model.factors().is_some() {
-        let why = "this model learned its features from exposures, so it takes none";
-        return Err(Error::config("users", why));
-    }
-    check_features(model, ids.len(), features)?;
-    let mut features = features.clone();
-    model.standard().apply(&mut features)?;
-    Ok(Some(Newcomers { ids, features }))
+    Ok(Some(Newcomers { ids, features: ask::ready(model, ids.len(), features.clone())? }))
 }
 
 /// Exposures by the model's indices, ascending by item, then user; those of unknown users are left out and counted.
@@ -228,6 +230,9 @@ impl Parts {
             let items = self.seen.of_user(*user).map(|(task, e)| (task, e.weight));
             let mass = factors.fold_in_one(items, &mut row);
             self.standard.apply_row(&mut row);
+            if !mass.is_finite() || !row.iter().all(|v| v.is_finite()) {
+                return Err(too_heavy());
+            }
             self.features.row_mut(*user).copy_from_slice(&row);
             if let Some(own) = &mut self.mass {
                 own.row_mut(*user)[0] = mass;
@@ -310,6 +315,13 @@ impl Rows {
         Ok(Self { users, width: pre.heads.width(), trunk, axes, stands })
     }
 
+    /// The sums of an item, all of whose audience is here.
+    fn state(&self, seen: &Seen, task: TaskId) -> ItemState {
+        let mut state = ItemState::empty(self.width + self.axes);
+        seen.audience(task).for_each(|(user, e)| state.add(e.weight, self.row(user)));
+        state
+    }
+
     fn row(&self, user: u32) -> impl Iterator<Item = f32> {
         let at = self.users.partition_point(|u| *u < user);
         let trunk = &self.trunk[at * self.width..][..self.width];
@@ -355,8 +367,7 @@ impl Placing<'_> {
             now.into_iter().for_each(|e| state.add(e.weight, is.row(user)));
         }
         for task in unplaced {
-            let mut state = ItemState::empty(is.width + is.axes);
-            parts.seen.audience(task).for_each(|(user, e)| state.add(e.weight, is.row(user)));
+            let state = is.state(&parts.seen, task);
             if state.mass() > 0.0 {
                 due.insert(task);
             } else if task.0 as usize >= old.items.len() {
@@ -374,6 +385,21 @@ impl Placing<'_> {
             parts.ratio.place(task.0, &embedding, &place);
         }
         Ok(due.into_iter().collect())
+    }
+}
+
+impl Parts {
+    /// Sums over the audiences of added items, from everything that was seen: what folders of earlier versions do not have,
+    /// or not to the last bit and without the axes.
+    pub(crate) fn sum_again(&mut self) -> Result<()> {
+        let Some(pre) = self.pre.clone() else { return Ok(()) };
+        let tasks: Vec<TaskId> = self.states.keys().copied().collect();
+        let users = tasks.iter().flat_map(|t| self.seen.audience(*t).map(|(user, _)| user)).collect();
+        let rows = Rows::of(users, &pre, self)?;
+        for task in tasks {
+            self.states.insert(task, rows.state(&self.seen, task));
+        }
+        Ok(())
     }
 }
 

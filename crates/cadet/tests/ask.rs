@@ -7,9 +7,7 @@ use std::sync::OnceLock;
 
 use cadet::arrive::{Arrivals, arrive};
 use cadet::ask::decide::Rule;
-use cadet::ask::{
-    Ask, AudienceQuestion, Chosen, LeftOut, Mode, Order, Row, Status, Top, Users, similar,
-};
+use cadet::ask::{Ask, AudienceQuestion, Chosen, LeftOut, Mode, Order, Row, Status, Top, Users, similar};
 use cadet::model::{Model, Standing};
 use cadet::settings::Settings;
 use cadet::{Error, ExposuresBuilder, IdRef, Ids, Log, TaskId};
@@ -287,9 +285,10 @@ fn unknown_users_are_known_by_what_they_saw() {
     // The model's own keep what they have.
     assert_eq!(Ask::new(model).score(&pairs[2..3]).unwrap(), rows[2..3]);
     // Items go by their ids, whatever their numbers in the log.
-    let reversed = log_of_events([(7, 3), (31, 2), (3, 2), (31, 1), (31, 0), (5, 0), (2, 0)].map(
-        |(item, user)| (id(item), ids.name(user)),
-    ));
+    let reversed = log_of_events(
+        [(7, 3), (31, 2), (3, 2), (31, 1), (31, 0), (5, 0), (2, 0)]
+            .map(|(item, user)| (id(item), ids.name(user))),
+    );
     let (again, left_out_again) = Users::with_exposures(model, &reversed).unwrap();
     assert_eq!((again.len(), left_out_again), (302, left_out));
     assert_eq!(Ask::about(again).score(&pairs).unwrap(), rows);

@@ -3,8 +3,8 @@
 
 mod worlds;
 
-use cadet::ask::reasons::{Subject, TOLERANCE, explain, explain_user, nearest};
 use cadet::ask::Users;
+use cadet::ask::reasons::{Subject, TOLERANCE, explain, explain_user, nearest};
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::{Init, Settings};
 use cadet::{ExposuresBuilder, Instances, TaskId};

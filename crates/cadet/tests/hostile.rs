@@ -115,7 +115,11 @@ fn features_that_are_no_numbers_do_not_pass_for_learning() {
                 let log = with_features(|i, v| if i % 60 == 0 { bad } else { v });
                 let what = format!("{bad}, standardise {standardise}, {init:?}");
                 let found = try_fit(log, &Settings { standardise, init, ..tiny_settings() }, &what);
-                assert!(found.is_err(), "{what}: a model with loss {:?}", found.unwrap().manifest.train.loss);
+                assert!(
+                    found.is_err(),
+                    "{what}: a model with loss {:?}",
+                    found.unwrap().manifest().train.loss
+                );
             }
         }
     }

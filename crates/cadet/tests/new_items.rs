@@ -3,10 +3,9 @@
 
 mod worlds;
 
-use cadet::Log;
-use cadet::arrive::{Added, Arrivals, add, fine_tune};
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
+use cadet::arrive::{Added, Arrivals, arrive, fine_tune};
+use cadet::ask::{Scorer, Users};
+use cadet::internals::with_ratio;
 use cadet::learn::ratio::Products;
 use cadet::learn::tasks::TaskEmbeddings;
 use cadet::learn::trainer::Unwatched;
@@ -17,7 +16,7 @@ use cadet::rng::{Purpose, Rng};
 use cadet::settings::{Init, Settings};
 use cadet::store;
 use cadet::worlds::synth::World;
-use cadet::{ExposuresBuilder, IdRef, Ids, Instances, TaskId};
+use cadet::{Error, ExposuresBuilder, IdRef, Ids, Instances, Log, TaskId};
 use worlds::*;
 
 fn quick(seed: u64) -> Settings {
@@ -58,25 +57,22 @@ fn early(world: &World) -> Log {
     Log { items, exposures, ..log_of(world) }
 }
 
-/// Events (item of the world, user), as arrivals for a model.
-fn arrivals(model: &Model, events: &[(u32, u32)]) -> Arrivals {
-    let (mut users, mut items) = (model.users.clone(), model.items.clone());
-    let mut builder = ExposuresBuilder::new();
-    for (item, user) in events {
-        let item = items.intern(IdRef::Int((*item).into())).unwrap();
-        let user = users.intern(IdRef::Int((*user).into())).unwrap();
-        builder.push(item, user);
-    }
-    let exposures = builder.build(items.len(), users.len()).unwrap();
-    Arrivals {
-        users,
-        items,
-        exposures,
-        features: None,
-        events: vec![],
-        unknown_user_events: 0,
-        sources: vec!["a test".into()],
-    }
+fn id(number: u32) -> IdRef<'static> {
+    IdRef::Int(number.into())
+}
+
+/// Events (item of the world, user) as a log.
+fn late_log(events: &[(u32, u32)]) -> Log {
+    log_of_events(events.iter().map(|(item, user)| (id(*item), id(*user))))
+}
+
+/// The index of an item.
+fn item_of(model: &Model, number: u32) -> TaskId {
+    TaskId(model.items().get(id(number)).unwrap())
+}
+
+fn times_seen(model: &Model, user: u32, item: TaskId) -> u32 {
+    model.seen().get(user, item).map_or(0, |e| e.count)
 }
 
 /// Everything that is to be seen of the late items, repeats repeated.
@@ -93,10 +89,10 @@ fn late_events(world: &World) -> Vec<(u32, u32)> {
 
 /// The late items' scores of test users against the truth.
 fn late_agreement(world: &World, model: &Model) -> Agreement {
-    let users = users_in(&model.manifest.settings, world.features.len(), Part::Test);
+    let users = users_in(&model.manifest().settings, world.features.len(), Part::Test);
     let rows = familiarity(model, &users);
-    let pairs = (0..model.items.len() as u32).flat_map(|t| {
-        let IdRef::Int(item) = model.items.name(t) else { panic!("items are numbered") };
+    let pairs = (0..model.items().len() as u32).flat_map(|t| {
+        let IdRef::Int(item) = model.items().name(t) else { panic!("items are numbered") };
         let late = is_late(item as u32).then_some(item as u32);
         let (rows, users) = (&rows, &users);
         late.into_iter().flat_map(move |item| {
@@ -111,27 +107,27 @@ fn late_agreement(world: &World, model: &Model) -> Agreement {
 
 /// The same model with late items placed anywhere, as far from each other as trained ones are.
 fn placed_at_random(model: &Model, seed: u64) -> Model {
-    let all = model.ratio.embeddings().unwrap();
+    let (all, was_trained) = (model.ratio().embeddings().unwrap(), is_trained(model));
     let width = all.width();
-    let trained: Vec<u32> = (0..all.len() as u32).filter(|t| model.trained[*t as usize]).collect();
+    let trained: Vec<u32> = (0..all.len() as u32).filter(|t| was_trained[*t as usize]).collect();
     let mut rows = all.values().to_vec();
     let mut rng = Rng::at(seed, Purpose::World, [110, 0]);
     for k in 0..width {
         let values: Vec<f32> = trained.iter().map(|t| all.row(*t)[k]).collect();
         let mean = values.iter().sum::<f32>() / values.len() as f32;
         let sd = (values.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / values.len() as f32).sqrt();
-        for t in (0..all.len()).filter(|t| !model.trained[*t]) {
+        for t in (0..all.len()).filter(|t| !was_trained[*t]) {
             rows[t * width + k] = mean + sd * rng.normal();
         }
     }
-    let products = model.ratio.products();
+    let products = model.ratio().products();
     let mut places = products.values();
-    for t in (0..all.len()).filter(|t| !model.trained[*t]) {
+    for t in (0..all.len()).filter(|t| !was_trained[*t]) {
         places[t * products.axes()..][..products.axes()].fill(0.0);
     }
     let products = Products::new(products.axes(), &places);
-    let ratio = model.ratio.with_tasks(&TaskEmbeddings::new(width, rows).unwrap(), products).unwrap();
-    Model { ratio, ..model.clone() }
+    let ratio = model.ratio().with_tasks(&TaskEmbeddings::new(width, rows).unwrap(), products).unwrap();
+    with_ratio(model, ratio)
 }
 
 struct ColdStart {
@@ -144,19 +140,12 @@ struct ColdStart {
 
 fn cold_start(seed: u64) -> ColdStart {
     let (world, settings) = (small_world(seed), quick(seed));
-    let mut model = fit(early(&world), &settings).unwrap();
-    let arriving = arrivals_of(&model, &world);
-    let added = add(&mut model, arriving).unwrap();
+    let (model, added) = add_events(&fit(early(&world), &settings).unwrap(), &late_events(&world));
     let cold = late_agreement(&world, &model);
     let random = late_agreement(&world, &placed_at_random(&model, seed));
-    let mut tuned = model.clone();
-    fine_tune(&mut tuned, &added.embedded, 10, &mut Unwatched).unwrap().unwrap();
+    let (tuned, _) = fine_tune(&model, &added.embedded, 10, &mut Unwatched).unwrap().unwrap();
     let whole = late_agreement(&world, &fit(log_of(&world), &settings).unwrap());
     ColdStart { cold, random, tuned: late_agreement(&world, &tuned), whole }
-}
-
-fn arrivals_of(model: &Model, world: &World) -> Arrivals {
-    arrivals(model, &late_events(world))
 }
 
 #[test]
@@ -194,31 +183,72 @@ fn measure() {
 fn tiny() -> (Model, World, Vec<(u32, u32)>) {
     let world = tiny_world(3);
     let model = fit(early(&world), &tiny_settings()).unwrap();
+    assert!(model.has_signal() && model.is_normalised());
     let mut events = late_events(&world);
     Rng::at(1, Purpose::World, [111, 0]).shuffle(&mut events);
     (model, world, events)
 }
 
-fn add_events(model: &mut Model, events: &[(u32, u32)]) -> Added {
-    let arriving = arrivals(model, events);
-    add(model, arriving).unwrap()
+fn add_events(model: &Model, events: &[(u32, u32)]) -> (Model, Added) {
+    arrive(model, Arrivals { log: &late_log(events), users: None }).unwrap()
 }
 
-/// Verdicts of everybody on every item, items in the order of their names.
-fn all_scores(model: &Model) -> Vec<[f32; 3]> {
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users).unwrap();
-    let mut order: Vec<u32> = (0..model.items.len() as u32).collect();
-    order.sort_by_key(|t| model.items.name(*t));
-    let of = |t: u32| scorer.task(TaskId(t)).unwrap().verdicts(&users.all());
-    order.into_iter().flat_map(of).map(|v| [v.familiarity, v.quantile, v.p_value]).collect()
+/// The same where users are known by what they see alone: some of what comes later are users and pairs of old items.
+fn tiny_learned() -> (Model, Vec<(u32, u32)>) {
+    let world = tiny_world(3);
+    let model = fit(Log { features: None, ..early(&world) }, &tiny_settings()).unwrap();
+    assert!(model.factors().is_some() && model.has_signal() && model.is_normalised());
+    let mut events = late_events(&world);
+    let old_items = (0..30).filter(|t| !is_late(*t));
+    events.extend(old_items.flat_map(|item| (0..6).map(move |i| (item, item * 11 % 60 + 47 * i))));
+    events.extend((0..30).flat_map(|item| [(item, 6_000 + item % 4), (item, 6_000 + item % 3)]));
+    Rng::at(2, Purpose::World, [111, 1]).shuffle(&mut events);
+    (model, events)
+}
+
+/// What two models know of the same items and users is the same to the last bit, whatever their numbers.
+fn assert_same(found: &Model, expected: &Model, how: &str) {
+    assert_eq!((found.users().len(), found.items().len()), (expected.users().len(), expected.items().len()));
+    let user_of: Vec<u32> = expected.users().iter().map(|id| found.users().get(id).unwrap()).collect();
+    for (u, own) in (0u32..).zip(&user_of) {
+        assert_eq!(found.features(*own), expected.features(u), "{how}");
+        assert_eq!(found.mass(*own), expected.mass(u), "{how}");
+        assert_eq!(found.log_sum(*own).to_bits(), expected.log_sum(u).to_bits(), "{how}");
+    }
+    for (t, name) in (0u32..).zip(expected.items().iter()) {
+        let (own, t) = (TaskId(found.items().get(name).unwrap()), TaskId(t));
+        assert_eq!(found.standing(own), expected.standing(t), "{how}: {name}");
+        // Masses and sums alike.
+        assert_eq!(found.state(own), expected.state(t), "{how}: {name}");
+        assert_eq!(found.ratio().embedding(own.0), expected.ratio().embedding(t.0), "{how}: {name}");
+        assert_eq!(
+            found.ratio().products().row(own.0),
+            expected.ratio().products().row(t.0),
+            "{how}: {name}"
+        );
+        assert_eq!(found.knots(own), expected.knots(t), "{how}: {name}");
+        assert_eq!(found.seen().mass(own), expected.seen().mass(t), "{how}: {name}");
+        for (u, user) in (0u32..).zip(&user_of) {
+            assert_eq!(found.seen().get(*user, own), expected.seen().get(u, t), "{how}: {name}");
+        }
+    }
+    assert_eq!(found.seen().event_count(), expected.seen().event_count());
+    assert_eq!(bits(&all_scores(found)), bits(&all_scores(expected)), "{how}");
+    // All came from the same place, so the manifests tell of one addition.
+    assert_eq!(found.manifest().added, expected.manifest().added, "{how}");
+    assert_eq!(found.manifest().data, expected.manifest().data, "{how}");
 }
 
 #[test]
 fn shards_in_any_order_give_what_all_at_once_gives() {
-    let (model, _, events) = tiny();
-    let mut whole = model.clone();
-    add_events(&mut whole, &events);
+    let (given, _, events) = tiny();
+    shards_are_the_whole(&given, &events);
+    let (learned, events) = tiny_learned();
+    shards_are_the_whole(&learned, &events);
+}
+
+fn shards_are_the_whole(model: &Model, events: &[(u32, u32)]) {
+    let (whole, _) = add_events(model, events);
     let folder = tempfile::tempdir().unwrap();
     for (shards, backwards) in [(2, false), (5, true), (events.len(), false)] {
         let mut sharded = model.clone();
@@ -228,29 +258,17 @@ fn shards_in_any_order_give_what_all_at_once_gives() {
         }
         // The last way adds one exposure at a time: enough of it to be sure, not all of it.
         let (alone, rest) = if shards == events.len() { (40, true) } else { (parts.len(), false) };
-        parts[..alone].iter().for_each(|part| drop(add_events(&mut sharded, part)));
+        for part in &parts[..alone] {
+            sharded = add_events(&sharded, part).0;
+        }
         if rest {
-            add_events(&mut sharded, &events[alone..]);
+            sharded = add_events(&sharded, &events[alone..]).0;
         }
         // Through the model folder, as people do it.
         let path = folder.path().join(format!("m{shards}"));
         store::save(&sharded, &path).unwrap();
         let sharded = store::load(&path).unwrap();
-        let (found, expected) = (all_scores(&sharded), all_scores(&whole));
-        let worst = found.iter().zip(&expected).flat_map(|(f, e)| (0..3).map(move |i| (f[i] - e[i]).abs()));
-        let worst = worst.fold(0.0, f32::max);
-        // What users' scores add up to is carried on from shard to shard, in single precision.
-        assert!(worst < 1e-5, "{shards} shards: {worst}");
-        for item in (0..30u32).filter(|t| is_late(*t)) {
-            let place = |m: &Model| TaskId(m.items.get(IdRef::Int(item.into())).unwrap());
-            let (a, b) =
-                (sharded.exposures.audience(place(&sharded)), whole.exposures.audience(place(&whole)));
-            assert!((0..300).all(|u| a.times_seen(u) == b.times_seen(u)));
-            let (a, b) = (&sharded.states[&place(&sharded)], &whole.states[&place(&whole)]);
-            assert_eq!(a.mass, b.mass);
-            assert!(a.sums.iter().zip(&b.sums).all(|(a, b)| (a - b).abs() < 1e-6 * a.abs().max(1.0)));
-        }
-        assert_eq!(sharded.exposures.event_count(), whole.exposures.event_count());
+        assert_same(&sharded, &whole, &format!("{shards} shards"));
     }
 }
 
@@ -269,9 +287,8 @@ fn an_item_is_placed_as_training_placed_the_old_ones() {
             .flat_map(|i| std::iter::repeat_n((twin, audience.instances[i]), audience.count(i) as usize))
             .collect()
     };
-    let mut model = model;
-    let added = add_events(&mut model, &events);
-    let rows = model.ratio.embeddings().unwrap();
+    let (model, added) = add_events(&model, &events);
+    let rows = model.ratio().embeddings().unwrap();
     for (a, b) in rows.row(5).iter().zip(rows.row(added.embedded[0].0)) {
         assert!((a - b).abs() < 1e-6, "{a} {b}");
     }
@@ -280,71 +297,72 @@ fn an_item_is_placed_as_training_placed_the_old_ones() {
 #[test]
 fn trained_items_stay_and_unseen_ones_stand_for_the_population() {
     let (model, _, events) = tiny();
-    let mut grown = model.clone();
-    let old = model.items.name(0);
+    let old = model.items().name(0);
     let IdRef::Int(old) = old else { panic!("items are numbered") };
-    let trained_user = model.exposures.audience(TaskId(0)).instances[0];
-    let before = model.exposures.audience(TaskId(0)).times_seen(trained_user);
+    let (trained_user, before) = model.seen().audience(TaskId(0)).next().unwrap();
     let mut all = events.clone();
     all.push((old as u32, trained_user));
-    let mut arriving = arrivals(&grown, &all);
-    arriving.items.intern(IdRef::Int(77)).unwrap();
-    arriving.exposures = arriving.exposures.widened(arriving.items.len(), arriving.users.len());
-    let added = add(&mut grown, arriving).unwrap();
+    let log = with_silent(late_log(&all), &[], &[id(77)]);
+    let (grown, added) = arrive(&model, Arrivals { log: &log, users: None }).unwrap();
     assert_eq!((added.known_pairs, added.trained_again, added.new_users), (1, 1, 0));
     assert_eq!(added.events, all.len() as u64);
-    assert_eq!(grown.exposures.audience(TaskId(0)).times_seen(trained_user), before + 1);
-    let (was, is) = (model.ratio.embeddings().unwrap(), grown.ratio.embeddings().unwrap());
+    assert_eq!(times_seen(&grown, trained_user, TaskId(0)), before.count + 1);
+    let (was, is) = (model.ratio().embeddings().unwrap(), grown.ratio().embeddings().unwrap());
     assert_eq!(was.row(0), is.row(0), "a trained embedding stays");
     // Nobody saw item 77.
-    let empty = TaskId(grown.items.get(IdRef::Int(77)).unwrap());
+    let empty = item_of(&grown, 77);
     assert_eq!((grown.standing(empty), &added.empty[..]), (Standing::Empty, &[empty][..]));
-    let users = Users::of(&grown);
-    let scorer = Scorer::new(&users).unwrap();
-    let verdict = scorer.task(empty).unwrap().verdicts(&[7])[0];
+    let verdict = Scorer::new(Users::of(&grown)).verdicts(empty, &[7]).unwrap()[0];
     assert_eq!((verdict.familiarity, verdict.quantile, verdict.p_value), (0.0, 0.5, 1.0));
+    // What arrived moves no score of a user and an item that were there, as features are given.
+    let users: Vec<u32> = (0..300).collect();
+    let (was, is) = (familiarity(&model, &users), familiarity(&grown, &users));
+    assert_eq!(was, is[..was.len()]);
 }
 
 #[test]
 fn users_that_come_with_features_join() {
-    let (model, _, _) = tiny();
-    // 6000 is user 3 by another name; 6001 sees nothing.
-    let rows = [model.features.row(3), model.features.row(9)].concat();
-    let features = Some(Instances::new(model.features.width(), rows).unwrap());
-    let mut arriving = arrivals(&model, &[(77, 6_000), (77, 6_000)]);
-    arriving.users.intern(IdRef::Int(6_001)).unwrap();
-    arriving.exposures = arriving.exposures.widened(arriving.items.len(), arriving.users.len());
-    let mut with = model.clone();
-    let added = add(&mut with, Arrivals { features, ..arriving }).unwrap();
+    let (model, world, _) = tiny();
+    // 6000 is user 3 by another name; 6001 sees nothing; what is said of user 3 now does not count.
+    let ids = ids([6_000, 3, 6_001].into_iter());
+    let rows = [3, 12, 9].map(|u| world.features.row(u)).concat();
+    let features = Instances::new(world.features.width(), rows).unwrap();
+    let users = Some((&ids, &features));
+    let log = late_log(&[(77, 6_000), (77, 6_000)]);
+    let (with, added) = arrive(&model, Arrivals { log: &log, users }).unwrap();
     assert_eq!((added.new_users, added.new_items, added.events), (2, 1, 2));
-    assert_eq!((with.users.len(), with.features.len()), (model.users.len() + 2, model.users.len() + 2));
-    let (user, item) = (with.users.get(IdRef::Int(6_000)).unwrap(), with.items.get(IdRef::Int(77)).unwrap());
-    assert_eq!(with.exposures.audience(TaskId(item)).times_seen(user), 2, "what they saw is counted");
-    let other = with.users.get(IdRef::Int(6_001)).unwrap();
-    assert_eq!(with.features.row(other), model.features.row(9));
+    assert_eq!((with.users().len(), features_of(&with).len()), (302, 302));
+    let user = with.users().get(id(6_000)).unwrap();
+    assert_eq!(times_seen(&with, user, item_of(&with, 77)), 2, "what they saw is counted");
+    assert_eq!(with.features(user), model.features(3));
+    assert_eq!(with.features(with.users().get(id(6_001)).unwrap()), model.features(9));
+    assert_eq!(with.features(3), model.features(3));
     // The item stands where user 3 would have put it, and joins nothing to the population.
-    let mut same = model.clone();
-    add_events(&mut same, &[(77, 3), (77, 3)]);
-    let row = |m: &Model| m.ratio.embeddings().unwrap().row(m.items.get(IdRef::Int(77)).unwrap()).to_vec();
+    let (same, _) = add_events(&model, &[(77, 3), (77, 3)]);
+    let row = |m: &Model| m.ratio().embedding(item_of(m, 77).0).to_vec();
     assert_eq!(row(&with), row(&same));
-    assert_eq!(with.reference, model.reference);
+    assert_eq!(with.reference(), model.reference());
+    // Asked about with features, they get what they get once they have joined.
+    let asked = Users::with_features(&model, ids.clone(), features.clone()).unwrap();
+    let [found, expected] = [(&asked, id(6_001)), (&Users::of(&with), id(6_001))].map(|(users, id)| {
+        let user = users.find(id).unwrap();
+        let scorer = Scorer::new(users.clone());
+        tasks(model.items().len()).into_iter().map(|t| scorer.familiarity(t, &[user])[0]).collect::<Vec<_>>()
+    });
+    assert_eq!(found, expected);
     // Known from now on, without features given again, and through the model folder.
     let folder = tempfile::tempdir().unwrap();
     store::save(&with, &folder.path().join("m")).unwrap();
-    let mut with = store::load(&folder.path().join("m")).unwrap();
-    add_events(&mut with, &[(78, 6_000)]);
-    let item = with.items.get(IdRef::Int(78)).unwrap();
-    assert_eq!(with.exposures.audience(TaskId(item)).times_seen(user), 1);
-    // Without features nobody may come.
-    let mut without = model.clone();
-    let error = add(&mut without, arrivals(&model, &[(77, 6_000)])).unwrap_err().to_string();
-    assert!(error.contains("users with features"), "{error}");
-    assert_eq!((without.users.len(), without.items.len()), (model.users.len(), model.items.len()));
-    // The model's own come first.
-    let mut mixed = arrivals(&model, &[(77, 3)]);
-    mixed.users = ids((0..300).rev());
-    let error = add(&mut without, mixed).unwrap_err().to_string();
-    assert!(error.contains("must come first"), "{error}");
+    let with = store::load(&folder.path().join("m")).unwrap();
+    assert_eq!(with.trained_users(), 300);
+    let (with, _) = add_events(&with, &[(78, 6_000)]);
+    assert_eq!(times_seen(&with, user, item_of(&with, 78)), 1);
+    // Without features nobody may come: what others see is left out, and its items stand for the population.
+    let (without, added) = add_events(&model, &[(77, 6_000), (77, 6_000), (78, 6_000), (78, 4)]);
+    assert_eq!((added.unknown_user_events, added.new_users, added.events), (3, 0, 1));
+    assert_eq!(added.empty, [item_of(&without, 77)]);
+    assert_eq!(without.users().len(), 300);
+    assert_eq!(without.manifest().added[0].unknown_user_events, 3);
 }
 
 #[test]
@@ -355,52 +373,201 @@ fn an_item_too_small_to_train_on_is_placed_by_what_was_seen_of_it() {
     let model = fit(log_of(&world), &settings).unwrap();
     let small = (0..30).map(TaskId).find(|t| model.standing(*t) == Standing::Untrained).unwrap();
     // Anything that is added will do.
-    let mut grown = model.clone();
-    let added = add_events(&mut grown, &[(900, 5)]);
+    let (grown, added) = add_events(&model, &[(900, 5)]);
     assert!(added.embedded.contains(&small));
     assert_eq!(grown.standing(small), Standing::Added);
-    assert_eq!(grown.states[&small].mass, model.exposures.mass(small));
-    let more = add_events(&mut grown, &[(901, 5)]);
-    assert_eq!(more.embedded.len(), 1, "it is placed once");
+    assert_eq!(grown.state(small).unwrap().mass(), model.seen().mass(small));
+    let (more, added) = add_events(&grown, &[(901, 5)]);
+    assert_eq!(added.embedded.len(), 1, "it is placed once");
     // Exposures of its own come on top.
-    let IdRef::Int(name) = model.items.name(small.0) else { panic!("items are numbered") };
-    assert_eq!(add_events(&mut grown, &[(name as u32, 5)]).embedded, [small]);
-    assert_eq!(grown.states[&small].mass, model.exposures.mass(small) + 1.0);
+    let IdRef::Int(name) = model.items().name(small.0) else { panic!("items are numbered") };
+    let (more, added) = add_events(&more, &[(name as u32, 5)]);
+    assert_eq!(added.embedded, [small]);
+    assert_eq!(more.state(small).unwrap().mass(), model.seen().mass(small) + 1.0);
+}
+
+/// Everything of a model that a successor might have touched.
+fn all_of(model: &Model) -> impl PartialEq + std::fmt::Debug + use<> {
+    let sums: Vec<u32> = (0..model.users().len() as u32).map(|u| model.log_sum(u).to_bits()).collect();
+    let states: Vec<_> = tasks(model.items().len()).into_iter().map(|t| model.state(t).cloned()).collect();
+    (
+        (model.users().len(), model.items().len(), model.event_count()),
+        (bits(&all_scores(model)), sums, states),
+        (features_of(model), model.ratio().embeddings().unwrap().values().to_vec()),
+        (model.seen().to_exposures().unwrap(), model.manifest().clone()),
+    )
+}
+
+#[test]
+fn a_model_stays_what_it_is_whatever_arrives_and_successors_mind_nobody() {
+    let (given, _, events) = tiny();
+    let (learned, more) = tiny_learned();
+    for (model, events) in [(given, events), (learned, more)] {
+        let before = all_of(&model);
+        let (left, right) = events.split_at(events.len() / 2);
+        // Both alive at once, one of them scored in between, and both with successors of their own.
+        let (a, _) = add_events(&model, left);
+        let of_a = all_of(&a);
+        let (b, _) = add_events(&model, right);
+        let (ab, _) = add_events(&a, right);
+        let (ba, _) = add_events(&b, left);
+        let (whole, _) = add_events(&model, &events);
+        assert_same(&ab, &whole, "one, then the other");
+        assert_same(&ba, &whole, "the other, then one");
+        assert!(all_of(&a) == of_a);
+        // Alone in the world, they would be the same.
+        let folder = tempfile::tempdir().unwrap();
+        store::save(&model, &folder.path().join("m")).unwrap();
+        for (successor, events) in [(&a, left), (&b, right)] {
+            let alone = store::load(&folder.path().join("m")).unwrap();
+            assert_same(&add_events(&alone, events).0, successor, "alone");
+        }
+        assert!(all_of(&model) == before);
+    }
+}
+
+#[test]
+fn what_is_worked_out_when_asked_for_is_what_is_saved_and_what_all_get_at_once() {
+    let (given, _, events) = tiny();
+    let (learned, more) = tiny_learned();
+    for (model, events) in [(given, events), (learned, more)] {
+        // Each a successor of its own, so that nothing is worked out yet.
+        let fresh = || add_events(&model, &events).0;
+        let one_by_one = fresh();
+        let (items, users) = (tasks(one_by_one.items().len()), Users::of(&one_by_one).all());
+        let scorer = Scorer::new(Users::of(&one_by_one));
+        let alone: Vec<u32> = items
+            .iter()
+            .flat_map(|t| users.iter().map(|u| scorer.familiarity(*t, &[*u])[0].to_bits()))
+            .collect();
+        let at_once = Scorer::new(Users::of(&fresh()));
+        let plain: Vec<u32> = at_once.matrix(&items, &users).into_iter().map(f32::to_bits).collect();
+        assert!(alone == plain);
+        let prepared = Scorer::new(Users::of(&fresh()));
+        prepared.prepare().unwrap();
+        let found: Vec<u32> = prepared.matrix(&items, &users).into_iter().map(f32::to_bits).collect();
+        assert!(alone == found);
+        let (listing, mut listed) = (Scorer::new(Users::of(&fresh())), vec![0; alone.len()]);
+        let (mut work, mut list) = (listing.workspace(), Vec::new());
+        for (i, user) in users.iter().enumerate() {
+            listing.familiarity_of(&mut work, *user, &items, &mut list);
+            list.iter().enumerate().for_each(|(t, f)| listed[t * users.len() + i] = f.to_bits());
+        }
+        assert!(alone == listed);
+        // Saved before anything was asked, or after it.
+        let folder = tempfile::tempdir().unwrap();
+        let expected = bits(&all_scores(&one_by_one));
+        for (name, model) in [("unasked", &fresh()), ("asked", &one_by_one)] {
+            store::save(model, &folder.path().join(name)).unwrap();
+            let again = store::load(&folder.path().join(name)).unwrap();
+            assert!(bits(&all_scores(&again)) == expected, "{name}");
+            assert!(bits(&all_scores(model)) == expected, "{name}");
+            assert_same(&again, model, name);
+        }
+    }
 }
 
 #[test]
 fn without_a_pre_embedding_model_the_error_says_how_to_get_one() {
     let world = tiny_world(3);
     let settings = Settings { init: Init::Random, ..tiny_settings() };
-    let mut model = fit(early(&world), &settings).unwrap();
-    let arriving = arrivals_of(&model, &world);
-    let error = add(&mut model, arriving).unwrap_err().to_string();
+    let model = fit(early(&world), &settings).unwrap();
+    let before = all_of(&model);
+    let log = late_log(&late_events(&world));
+    let error = arrive(&model, Arrivals { log: &log, users: None }).unwrap_err().to_string();
     assert!(error.contains("with learned embeddings"), "{error}");
+    assert!(all_of(&model) == before);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_the_model_stays_what_it_is() {
+    let (model, world, events) = tiny();
+    let (learned, _) = tiny_learned();
+    let before = [all_of(&model), all_of(&learned)];
+    let good = late_log(&events);
+    let refused = |model: &Model, log: &Log, users: Option<(&Ids, &Instances)>| {
+        let error = arrive(model, Arrivals { log, users }).unwrap_err();
+        // Refused as a question, too, in the same words.
+        if let Some((ids, features)) = users {
+            let asked = Users::with_features(model, ids.clone(), features.clone()).unwrap_err();
+            assert_eq!(asked.to_string(), error.to_string());
+        }
+        error
+    };
+    let (users, items) = (good.users.len(), good.items.len());
+    for (what, broken) in [
+        ("users of the log", Log { users: numbered(users - 1), ..good.clone() }),
+        ("users of the log", Log { users: numbered(users + 1), ..good.clone() }),
+        ("items of the log", Log { items: numbered(items - 1), ..good.clone() }),
+        ("items of the log", Log { items: numbered(items + 1), ..good.clone() }),
+        ("users with features", Log { features: Some(world.features.clone()), ..late_log(&events[..9]) }),
+    ] {
+        for model in [&model, &learned] {
+            let error = refused(model, &broken, None);
+            assert!(matches!(error, Error::Shape { what: found, .. } if found == what), "{what}: {error:?}");
+        }
+    }
+    let ids = ids([6_000, 6_001].into_iter());
+    let width = world.features.width();
+    let of = |width: usize, values: Vec<f32>| Instances::new(width, values).unwrap();
+    let rows = |value: f32| of(width, [vec![0.5; width], vec![value; width]].concat());
+    for (what, features) in [
+        ("features per user", of(width + 1, vec![0.5; 2 * width + 2])),
+        ("features per user", of(width - 1, vec![0.5; 2 * width - 2])),
+        ("users with features", of(width, vec![0.5; width])),
+        ("users with features", of(width, vec![0.5; 3 * width])),
+    ] {
+        let error = refused(&model, &good, Some((&ids, &features)));
+        assert!(matches!(error, Error::Shape { what: found, .. } if found == what), "{what}: {error:?}");
+    }
+    // The last two are numbers, but not once they are in the unit of the training log.
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN] {
+        let error = refused(&model, &good, Some((&ids, &rows(value))));
+        assert!(matches!(error, Error::Config { field: "features", .. }), "{value}: {error:?}");
+    }
+    // Weights that add up to no number: of one pair in two parts, and of a user whom they describe.
+    let heavy = |items: &[u32]| {
+        let (mut all, mut builder) = (Ids::new(), ExposuresBuilder::new());
+        for item in items {
+            builder.push_weighted(all.intern(id(*item)).unwrap(), 0, f32::MAX).unwrap();
+        }
+        Log { users: numbered(1), items: all, ..log(builder.build(items.len(), 1).unwrap(), None) }
+    };
+    let (once, _) = arrive(&model, Arrivals { log: &heavy(&[77]), users: None }).unwrap();
+    for (model, log) in [(&once, heavy(&[77])), (&learned, heavy(&[0, 1, 2]))] {
+        let error = refused(model, &log, None);
+        assert!(matches!(error, Error::Config { field: "weight", .. }), "{error:?}");
+    }
+    let error = refused(&learned, &good, Some((&ids, &rows(0.5))));
+    assert!(matches!(error, Error::Config { field: "users", .. }), "{error:?}");
+    assert!(error.to_string().contains("learned its features"), "{error}");
+    assert!([all_of(&model), all_of(&learned)] == before);
+    // Nothing of it was wrong with what arrived.
+    arrive(&model, Arrivals { log: &good, users: Some((&ids, &rows(0.5))) }).unwrap();
+    arrive(&learned, Arrivals { log: &good, users: None }).unwrap();
 }
 
 #[test]
 fn fine_tuning_moves_new_embeddings_and_nothing_else() {
-    let (mut model, _, events) = tiny();
-    let added = add_events(&mut model, &events);
-    let mut tuned = model.clone();
-    fine_tune(&mut tuned, &added.embedded, 4, &mut Unwatched).unwrap().unwrap();
-    let (was, is) = (model.ratio.embeddings().unwrap(), tuned.ratio.embeddings().unwrap());
+    let (model, _, events) = tiny();
+    let (model, added) = add_events(&model, &events);
+    let before = all_of(&model);
+    let (tuned, history) = fine_tune(&model, &added.embedded, 4, &mut Unwatched).unwrap().unwrap();
+    assert!(all_of(&model) == before, "its successor is another model");
+    let (was, is) = (model.ratio().embeddings().unwrap(), tuned.ratio().embeddings().unwrap());
     for t in 0..was.len() as u32 {
         let is_new = added.embedded.contains(&TaskId(t));
         assert_eq!(was.row(t) != is.row(t), is_new, "item {t}");
     }
-    // The net is the same: old items differ by nothing but what brings the sum over all items back to 1.
+    // The net is the same, and scores are shares of the training log: old items stay where they are.
     let users: Vec<u32> = (0..300).collect();
     let (was, is) = (familiarity(&model, &users), familiarity(&tuned, &users));
-    for t in (0..was.len()).filter(|t| model.trained[*t]) {
-        for u in 0..300 {
-            let moved = model.log_sums[u] - tuned.log_sums[u];
-            assert!((is[t][u] - was[t][u] - moved).abs() < 1e-5);
-        }
+    for (t, was_trained) in is_trained(&model).into_iter().enumerate() {
+        assert_eq!(was[t] == is[t], was_trained, "item {t}");
     }
-    assert_eq!(tuned.manifest.added.last().unwrap().fine_tuned, 4);
+    assert_eq!((tuned.manifest().added.last().unwrap().fine_tuned, history.epochs.len()), (4, 4));
     assert!(
-        fine_tune(&mut tuned, &[TaskId(0)], 4, &mut Unwatched).unwrap().is_none(),
+        fine_tune(&tuned, &[TaskId(0)], 4, &mut Unwatched).unwrap().is_none(),
         "trained items are left alone"
     );
 }

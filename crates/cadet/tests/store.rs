@@ -8,14 +8,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use cadet::Log;
-use cadet::arrive::Arrivals;
-use cadet::ask::scorer::Scorer;
-use cadet::ask::users::Users;
-use cadet::model::Model;
+use cadet::arrive::{Arrivals, arrive};
+use cadet::ask::{Scorer, Users};
+use cadet::model::{ItemState, KnownIds, Model};
 use cadet::rng::{Purpose, Rng};
 use cadet::settings::Settings;
 use cadet::store::{self, Claim};
-use cadet::{Error, ExposuresBuilder, IdRef, Ids, Instances, Kernel, Result, TaskId};
+use cadet::{Error, ExposuresBuilder, IdRef, Ids, Instances, Kernel, Names, Result, TaskId};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -72,7 +73,7 @@ fn some_of_everything() -> Model {
     let settings =
         Settings { epochs: 6, seed_epochs: 4, seed_tasks: 4, hidden: vec![9, 5], ..tiny_settings() };
     let model = fit(log, &settings).unwrap();
-    assert!(model.pre.is_some() && model.users.name(1) == IdRef::Int(2));
+    assert!(model.pre_embedding().is_some() && model.users().name(1) == IdRef::Int(2));
     model
 }
 
@@ -90,23 +91,34 @@ fn grown() -> Model {
     grow(some_of_everything())
 }
 
-fn grow(mut model: Model) -> Model {
-    let (users, mut items) = (model.users.clone(), model.items.clone());
-    for name in ["new", "unseen"] {
-        items.intern(IdRef::Str(name)).unwrap();
+fn grow(model: Model) -> Model {
+    let (mut users, mut items) = (Ids::new(), Ids::new());
+    // The third item of the model, and two that it does not know.
+    for name in [model.items().name(2), IdRef::Str("new"), IdRef::Str("unseen")] {
+        items.intern(name).unwrap();
     }
     let mut builder = ExposuresBuilder::new();
     for user in (0..60).step_by(3) {
-        builder.push_event(9, user, 1.0, 1_767_225_600 + user).unwrap();
-        builder.push_event(2, user, 0.5, 1_767_225_600).unwrap();
+        let own = users.intern(model.users().name(user)).unwrap();
+        builder.push_event(1, own, 1.0, 1_767_225_600 + user).unwrap();
+        builder.push_event(0, own, 0.5, 1_767_225_600).unwrap();
     }
     let exposures = builder.build(items.len(), users.len()).unwrap();
     let (events, sources) = (vec![3, 9, u64::MAX], vec!["later.csv".into()]);
-    let arriving =
-        Arrivals { users, items, exposures, features: None, events, unknown_user_events: 0, sources };
-    cadet::arrive::add(&mut model, arriving).unwrap();
-    assert_eq!(model.states.len(), 3);
+    let log = Log { users, items, events, sources, ..log(exposures, None) };
+    let (model, _) = arrive(&model, Arrivals { log: &log, users: None }).unwrap();
+    assert_eq!(states(&model).iter().flatten().count(), 3);
     model
+}
+
+/// What is kept of each item that was not trained.
+fn states(model: &Model) -> Vec<Option<ItemState>> {
+    tasks(model.items().len()).into_iter().map(|t| model.state(t).cloned()).collect()
+}
+
+/// Ids, to be compared.
+fn names(ids: &KnownIds) -> Names {
+    ids.to_ids().names().clone()
 }
 
 fn saved(model: &Model) -> (TempDir, PathBuf) {
@@ -118,15 +130,11 @@ fn saved(model: &Model) -> (TempDir, PathBuf) {
 
 /// (familiarity, quantile, p-value) of every user with every item.
 fn scores(model: &Model) -> Vec<[f32; 3]> {
-    let users = Users::of(model);
-    let scorer = Scorer::new(&users).unwrap();
-    let of = |task| scorer.task(task).unwrap().verdicts(&users.all());
-    let verdicts = tasks(model.items.len()).into_iter().flat_map(of);
+    let scorer = Scorer::new(Users::of(model));
+    let users = scorer.users().all();
+    let of = |task| scorer.verdicts(task, &users).unwrap();
+    let verdicts = tasks(model.items().len()).into_iter().flat_map(of);
     verdicts.map(|v| [v.familiarity, v.quantile, v.p_value]).collect()
-}
-
-fn bits(scores: &[[f32; 3]]) -> Vec<[u32; 3]> {
-    scores.iter().map(|s| s.map(f32::to_bits)).collect()
 }
 
 /// What is in the folder's parent beside the folder.
@@ -142,19 +150,30 @@ fn what_is_saved_comes_back() {
         let (_parent, folder) = saved(&model);
         let again = store::load(&folder).unwrap();
         assert_eq!(bits(&scores(&again)), bits(&scores(&model)));
-        assert_eq!(again.manifest.settings, model.manifest.settings);
-        assert_eq!(again.manifest.data, model.manifest.data);
-        assert_eq!((again.users.names(), again.items.names()), (model.users.names(), model.items.names()));
-        assert_eq!((&again.trained, &again.exposures), (&model.trained, &model.exposures));
-        assert_eq!((again.features.values(), &again.standard), (model.features.values(), &model.standard));
-        assert_eq!((&again.factors, again.reference.values()), (&model.factors, model.reference.values()));
-        assert_eq!(again.calibrator, model.calibrator);
-        assert_eq!((&again.states, &again.events), (&model.states, &model.events));
-        let (found, expected) = (again.pre.as_ref().unwrap(), model.pre.as_ref().unwrap());
+        assert_eq!(again.manifest().settings, model.manifest().settings);
+        assert_eq!(again.manifest().data, model.manifest().data);
+        assert_eq!(names(again.users()), names(model.users()));
+        assert_eq!(names(again.items()), names(model.items()));
+        assert_eq!(is_trained(&again), is_trained(&model));
+        assert_eq!(again.seen().to_exposures().unwrap(), model.seen().to_exposures().unwrap());
+        let x = features_of(&model);
+        assert_eq!((features_of(&again).values(), again.standard()), (x.values(), model.standard()));
+        assert_eq!(
+            (again.factors(), again.reference().values()),
+            (model.factors(), model.reference().values())
+        );
+        assert_eq!(again.calibrator(), model.calibrator());
+        assert_eq!((states(&again), again.events()), (states(&model), model.events()));
+        assert_eq!(again.is_normalised(), model.is_normalised());
+        for user in 0..model.users().len() as u32 {
+            assert_eq!(again.mass(user), model.mass(user));
+            assert_eq!(again.log_sum(user).to_bits(), model.log_sum(user).to_bits());
+        }
+        let (found, expected) = (again.pre_embedding().unwrap(), model.pre_embedding().unwrap());
         assert_eq!((&found.seeds, &found.projection), (&expected.seeds, &expected.projection));
         assert_eq!(found.heads.heads(), expected.heads.heads());
-        assert_eq!(found.heads.trunk(&model.features), expected.heads.trunk(&model.features));
-        assert_eq!(store::load_manifest(&folder).unwrap(), again.manifest);
+        assert_eq!(found.heads.trunk(&x), expected.heads.trunk(&x));
+        assert_eq!(&store::load_manifest(&folder).unwrap(), again.manifest());
     }
 }
 
@@ -162,7 +181,7 @@ fn what_is_saved_comes_back() {
 fn the_manifest_comes_back_to_the_last_digit() {
     for model in [some_of_everything(), learned(), grown()] {
         let (_parent, folder) = saved(&model);
-        let mut expected = model.manifest.clone();
+        let mut expected = model.manifest().clone();
         // Item by item figures are not kept.
         expected.metrics.iter_mut().for_each(|m| m.items.clear());
         assert_eq!(store::load_manifest(&folder).unwrap(), expected);
@@ -293,15 +312,23 @@ fn try_out(folder: &Path) -> Result<(), String> {
     let attempt = || -> Result<()> {
         let model = store::load(folder)?;
         scores(&model);
-        for user in 0..model.users.len() as u32 {
-            assert_eq!(model.users.get(model.users.name(user)), Some(user));
+        for user in 0..model.users().len() as u32 {
+            assert_eq!(model.users().get(model.users().name(user)), Some(user));
         }
-        if let Some(pre) = &model.pre {
-            let sums = pre.heads.audience_sums(&pre.heads.trunk(&model.features), &model.exposures);
+        let exposures = model.seen().to_exposures()?;
+        if let Some(pre) = model.pre_embedding() {
+            let sums = pre.heads.audience_sums(&pre.heads.trunk(&features_of(&model)), &exposures);
             sums.iter().for_each(|(mass, sums)| drop(pre.projection.embed(*mass, sums)));
         }
-        if let Some(factors) = &model.factors {
-            factors.fold_in(&model.exposures)?;
+        if let Some(factors) = model.factors() {
+            factors.fold_in(&exposures)?;
+        }
+        // What comes later meets all of it, too; whether it fits is not the folder's business.
+        let user = model.users().iter().next();
+        let items = model.items().iter().take(2).chain([IdRef::Str("later")]);
+        let later = log_of_events(items.flat_map(|item| user.map(|user| (item, user))));
+        if let Ok((grown, _)) = arrive(&model, Arrivals { log: &later, users: None }) {
+            scores(&grown);
         }
         for task in model.scored().into_iter().take(2) {
             // What is not finite cannot be explained, and that is said without a file.
@@ -426,6 +453,44 @@ fn an_exposure_that_never_happened_is_refused() {
     assert!(error.contains("exposures.safetensors"), "{error}");
 }
 
+/// Earlier versions kept sums over the trunk alone, and not to the last bit.
+#[test]
+fn sums_of_an_earlier_version_are_made_whole() {
+    let model = grown();
+    assert!(model.ratio().products().axes() > 0);
+    let (_parent, folder) = saved(&model);
+    let good = fs::read(folder.join("items.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&good).unwrap();
+    let kept: Vec<ItemState> = states(&model).into_iter().flatten().collect();
+    let width = model.pre_embedding().unwrap().heads.width();
+    let le = |values: &[f64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    // As they were, to some digits.
+    let masses = le(&kept.iter().map(ItemState::mass).collect::<Vec<_>>());
+    let sums: Vec<f64> =
+        kept.iter().flat_map(|s| s.sums()[..width].to_vec()).map(|v| v * (1.0 + 1e-12)).collect();
+    let sums = le(&sums);
+    let mut views: Vec<(String, TensorView<'_>)> = tensors
+        .tensors()
+        .into_iter()
+        .filter(|(name, _)| !["added.fixed", "trained.mass"].contains(&name.as_str()))
+        .collect();
+    let view = |shape: Vec<usize>, bytes| TensorView::new(Dtype::F64, shape, bytes).unwrap();
+    views.push(("added.mass".into(), view(vec![kept.len()], &masses)));
+    views.push(("added.sums".into(), view(vec![kept.len(), width], &sums)));
+    forge(&folder, "items.safetensors", &safetensors::serialize(views, None).unwrap());
+    let again = store::load(&folder).unwrap();
+    assert_eq!(states(&again), states(&model));
+    assert_eq!(bits(&scores(&again)), bits(&scores(&model)));
+    // What comes later does not mind, either.
+    let events = [("new", 1), ("unseen", 4), ("plain", 9)].map(|(item, user)| (IdRef::Str(item), user));
+    let later = log_of_events(events.map(|(item, user)| (item, model.users().name(user))));
+    let [found, expected] =
+        [&again, &model].map(|model| arrive(model, Arrivals { log: &later, users: None }).unwrap().0);
+    assert_eq!(states(&found), states(&expected));
+    let familiarity = |model: &Model| scores(model).iter().map(|s| s[0].to_bits()).collect::<Vec<_>>();
+    assert_eq!(familiarity(&found), familiarity(&expected));
+}
+
 /// The most memory this process ever held.
 #[cfg(target_os = "linux")]
 fn peak_memory() -> usize {
@@ -491,7 +556,7 @@ fn make_store_v1() {
     store::save(&model, &store_v1().join("model")).unwrap();
     let expected = json!({
         "made_by": "cargo test -p cadet --test store -- --ignored make_store_v1",
-        "kernel": model.ratio.kernel().name(),
+        "kernel": model.ratio().kernel().name(),
         "columns": ["familiarity", "quantile", "p_value"],
         "order": "item by item, all users each",
         "scores": scores(&model),
@@ -510,10 +575,10 @@ fn store_v1_is_read_and_scores_what_it_scored() {
     let expected: Vec<[f32; 3]> = serde_json::from_value(expected["scores"].clone()).unwrap();
     let found = scores(&model);
     assert_eq!(found.len(), expected.len());
-    assert_eq!(model.items.get(IdRef::Str("日本語")), Some(1));
-    assert_eq!(model.users.get(IdRef::Int(7_000_000_000)), Some(0));
-    assert_eq!(model.manifest.data.feature_names, ["age", "größe", "income"]);
-    assert_eq!(model.exposures.event_count(), model.manifest.data.events);
+    assert_eq!(model.items().get(IdRef::Str("日本語")), Some(1));
+    assert_eq!(model.users().get(IdRef::Int(7_000_000_000)), Some(0));
+    assert_eq!(model.manifest().data.feature_names, ["age", "größe", "income"]);
+    assert_eq!(model.seen().event_count(), model.manifest().data.events);
     // Quantiles are read off knots now, which are coarse where users are few and alike as here, and a p-value counts
     // members, so it moves by a few of them.
     let limits = [1e-4, 0.05, 0.15];
@@ -543,21 +608,23 @@ fn store_v1_takes_new_items_and_gives_them_back() {
         store::load(&store_v1().join("grown")).unwrap(),
         grow(store::load(&store_v1().join("model")).unwrap()),
     );
-    assert_eq!((again.items.names(), &again.exposures), (now.items.names(), &now.exposures));
-    assert_eq!((&again.events, &again.manifest.added), (&now.events, &now.manifest.added));
-    let new = again.items.get(IdRef::Str("new")).unwrap();
-    assert_eq!(again.exposures.audience(TaskId(new)).last_seen(3), 1_767_225_603);
-    for (task, kept) in &again.states {
-        let state = &now.states[task];
-        assert_eq!(kept.mass, state.mass);
-        assert!(kept.sums.iter().zip(&state.sums).all(|(a, b)| (a - b).abs() < 1e-4));
+    assert_eq!(names(again.items()), names(now.items()));
+    assert_eq!(again.seen().to_exposures().unwrap(), now.seen().to_exposures().unwrap());
+    assert_eq!((again.events(), &again.manifest().added), (now.events(), &now.manifest().added));
+    let new = again.items().get(IdRef::Str("new")).unwrap();
+    assert_eq!(again.seen().get(3, TaskId(new)).unwrap().last, 1_767_225_603);
+    for task in tasks(again.items().len()) {
+        let Some(kept) = again.state(task) else { continue };
+        let state = now.state(task).unwrap();
+        assert_eq!(kept.mass(), state.mass());
+        assert!(kept.sums().iter().zip(&state.sums()).all(|(a, b)| (a - b).abs() < 1e-4));
     }
     // Items too small to train on were not placed when the fixture was made.
     let alike: Vec<TaskId> =
-        tasks(now.items.len()).into_iter().filter(|t| again.standing(*t) == now.standing(*t)).collect();
-    assert_eq!(alike.len(), now.items.len() - 1);
+        tasks(now.items().len()).into_iter().filter(|t| again.standing(*t) == now.standing(*t)).collect();
+    assert_eq!(alike.len(), now.items().len() - 1);
     let (found, expected) = (scores(&again), scores(&now));
-    let users = now.users.len();
+    let users = now.users().len();
     for t in alike {
         let rows = t.0 as usize * users..(t.0 as usize + 1) * users;
         assert!(found[rows.clone()].iter().zip(&expected[rows]).all(|(a, b)| (a[0] - b[0]).abs() < 1e-4));

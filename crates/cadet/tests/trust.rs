@@ -6,13 +6,15 @@
 
 mod worlds;
 
-use cadet::ask::users::{Others, Users};
+use cadet::arrive::{Arrivals, arrive};
+use cadet::ask::{Ask, Users};
 use cadet::judge::evaluate::{Evaluation, on_new_users};
 use cadet::judge::verdict::Colour;
-use cadet::model::Model;
+use cadet::learn::normalise::Describe;
+use cadet::model::{Model, Standing};
 use cadet::settings::Settings;
 use cadet::worlds::tastes::{TasteConfig, TasteWorld, Tastes};
-use cadet::{Exposures, ExposuresBuilder, Ids, TaskId};
+use cadet::{Exposures, ExposuresBuilder, IdRef, Ids, Log, TaskId};
 use worlds::*;
 
 /// A news site of a fifth of the size.
@@ -33,7 +35,15 @@ fn trained(config: &TasteConfig) -> (TasteWorld, Model) {
 
 fn on_newcomers(world: &TasteWorld, model: &Model) -> Evaluation {
     let names = world.newcomer_names().unwrap();
-    on_new_users(model, names.names(), model.items.names(), &world.newcomers, &model.trained, 1).unwrap()
+    on_new_users(
+        model,
+        names.names(),
+        model.items().to_ids().names(),
+        &world.newcomers,
+        &is_trained(model),
+        1,
+    )
+    .unwrap()
 }
 
 #[test]
@@ -53,7 +63,7 @@ fn noise_is_no_signal_and_says_so() {
     for config in [little_noise(1), little_noise(2), TasteConfig::small_noise(1)] {
         let (world, model) = trained(&config);
         assert!(!model.has_signal());
-        let verdict = model.manifest.verdict.as_ref().unwrap();
+        let verdict = model.manifest().verdict.as_ref().unwrap();
         assert!(verdict.colour == Colour::Amber && verdict.reasons[0].contains("No signal"), "{verdict:?}");
         let rows = familiarity(&model, &[0, 1, 2, 3]);
         assert!(rows.iter().flatten().all(|f| *f == 0.0));
@@ -61,86 +71,110 @@ fn noise_is_no_signal_and_says_so() {
     }
 }
 
-/// Σ m·e^r over all items that can be scored.
-fn propensities(users: &Users<'_>, user: u32) -> f64 {
-    let model = users.model();
-    let scorer = cadet::ask::scorer::Scorer::new(users).unwrap();
-    let (tasks, shares) = (model.scored(), model.shares());
-    let row = scorer.matrix(&tasks, &[user]);
-    tasks.iter().zip(row).map(|(t, f)| shares[t.0 as usize] * f64::from(f).exp()).sum()
+/// Σ m·e^r over the trained items, with their shares of the log that was trained on.
+fn trained_shares(trained_on: &Model, ask: &Ask, user: u32) -> f64 {
+    let mut tasks = tasks(trained_on.items().len());
+    tasks.retain(|t| trained_on.standing(*t) == Standing::Trained);
+    let mass = |t: &TaskId| trained_on.seen().mass(*t);
+    let total: f64 = tasks.iter().map(mass).sum();
+    let row = ask.scorer().matrix(&tasks, &[user]);
+    tasks.iter().zip(row).map(|(t, f)| mass(t) / total * f64::from(f).exp()).sum()
+}
+
+/// What is said of a user's next exposure, added up over all items that can be scored.
+fn propensities(ask: &Ask, user: u32) -> f64 {
+    let name = |t: TaskId| ask.model().items().name(t.0);
+    let pairs: Vec<_> = ask.model().scored().into_iter().map(|t| (ask.users().name(user), name(t))).collect();
+    let found = ask.propensities(&ask.score(&pairs).unwrap());
+    found.into_iter().map(|p| f64::from(p.unwrap())).sum()
 }
 
 #[test]
 fn propensities_add_up_for_known_users_new_users_and_new_items() {
     let (world, model) = trained(&little_news(3));
-    let check = |users: &Users<'_>, what: &str| {
-        for user in (0..users.len() as u32).step_by(users.len() / 60) {
-            let sum = propensities(users, user);
-            assert!((sum - 1.0).abs() < 1e-3, "{what}: user {user} has {sum}");
+    let check = |ask: &Ask, what: &str| {
+        for user in (0..ask.users().len() as u32).step_by(ask.users().len() / 60) {
+            for sum in [trained_shares(&model, ask, user), propensities(ask, user)] {
+                assert!((sum - 1.0).abs() < 1e-3, "{what}: user {user} has {sum}");
+            }
         }
     };
-    check(&Users::of(&model), "known users");
+    check(&Ask::new(&model), "known users");
     let names = world.newcomer_names().unwrap();
-    let others = Others::folded_in(&model, names.clone(), world.newcomers.clone()).unwrap();
-    check(&Users::with(&model, Some(others)), "new users");
+    let seen = log_of_events(newcomers(&model, &names, &world.newcomers));
+    let (with_others, _) = Users::with_exposures(&model, &seen).unwrap();
+    assert_eq!(with_others.len(), model.users().len() + names.len());
+    check(&Ask::about(with_others.clone()), "new users");
     // New items, new users, and exposures of old users to old items, all at once.
-    let mut grown = model.clone();
-    let arrivals = arrivals(&model, &names, &world.newcomers);
-    cadet::arrive::add(&mut grown, arrivals).unwrap();
-    assert_eq!(grown.users.len(), model.users.len() + names.len());
-    check(&Users::of(&grown), "after items add");
-    // Folded in now or added for good: the same features.
-    let users = Users::of(&grown);
-    let old = Others::folded_in(&model, names.clone(), world.newcomers.clone()).unwrap();
-    let before = Users::with(&model, Some(old));
-    let (a, b) = (users.row(model.users.len() as u32 + 5), before.row(model.users.len() as u32 + 5));
-    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{a:?} {b:?}");
+    let log = arrivals(&model, &names, &world.newcomers);
+    let (grown, _) = arrive(&model, Arrivals { log: &log, users: None }).unwrap();
+    assert_eq!(grown.users().len(), model.users().len() + names.len());
+    check(&Ask::new(&grown), "after arrivals");
+    // Asked about one by one or for many, each user has the same propensities.
+    let ask = Ask::new(&grown);
+    let pairs: Vec<_> = (0..2_000u32)
+        .map(|i| (grown.users().name(i * 7 % 4_000), grown.items().name(i * 11 % grown.items().len() as u32)))
+        .collect();
+    let rows = ask.score(&pairs).unwrap();
+    for (row, propensity) in rows.iter().zip(ask.propensities(&rows)) {
+        assert_eq!(ask.propensities(std::slice::from_ref(row)), [propensity]);
+    }
+    // Folded in now or added for good: the same features, and so the same scores with old items.
+    for name in (0..names.len() as u32).step_by(97).map(|u| names.name(u)) {
+        let (a, b) = (grown.users().get(name).unwrap(), with_others.find(name).unwrap());
+        let (a, b) = (grown.features(a), with_others.row(b));
+        assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{a:?} {b:?}");
+    }
+}
+
+/// What newcomers saw, by ids.
+fn newcomers<'a>(
+    model: &'a Model,
+    names: &'a Ids,
+    seen: &'a Exposures,
+) -> impl Iterator<Item = (IdRef<'a>, IdRef<'a>)> {
+    seen.audiences().flat_map(move |(task, audience)| {
+        audience.instances.iter().map(move |u| (model.items().name(task.0), names.name(*u)))
+    })
 }
 
 /// What newcomers saw, a new item that every seventh user of the log saw, and some old pairs again.
-fn arrivals(model: &Model, names: &Ids, seen: &Exposures) -> cadet::arrive::Arrivals {
-    let (mut users, mut items) = (model.users.clone(), model.items.clone());
-    (0..names.len() as u32).for_each(|u| {
-        users.intern(names.name(u)).unwrap();
-    });
-    let item = items.intern(cadet::IdRef::Str("new")).unwrap();
-    let first = model.users.len() as u32;
-    let mut builder = ExposuresBuilder::new();
-    for (task, audience) in seen.audiences() {
-        audience.instances.iter().for_each(|u| builder.push(task.0, first + u));
-    }
-    (0..first).step_by(7).for_each(|u| builder.push(item, u));
-    (0..50).for_each(|u| builder.push(u % 11, u));
-    let exposures = builder.build(items.len(), users.len()).unwrap();
-    let (features, events, sources) = (None, vec![], vec!["a test".into()]);
-    cadet::arrive::Arrivals { users, items, exposures, features, events, unknown_user_events: 0, sources }
+fn arrivals(model: &Model, names: &Ids, seen: &Exposures) -> Log {
+    let all = model.users().len() as u32;
+    let of_new_item = (0..all).step_by(7).map(|u| (IdRef::Str("new"), model.users().name(u)));
+    let again = (0..50).map(|u| (model.items().name(u % 11), model.users().name(u)));
+    let log = log_of_events(newcomers(model, names, seen).chain(of_new_item).chain(again));
+    let nothing: Vec<IdRef<'_>> = names.names().iter().collect();
+    with_silent(log, &nothing, &[])
 }
 
 #[test]
 fn a_pair_that_was_seen_is_judged_without_it() {
     let (_, model) = trained(&little_news(4));
     let users = Users::of(&model);
-    let factors = model.factors.as_ref().unwrap();
+    let factors = model.factors().unwrap();
     // A user who saw one item alone is the average user where that item is concerned.
-    let by_user = model.exposures.transposed();
+    let by_user = model.seen().to_exposures().unwrap().transposed();
     let alone = |u: &u32| by_user.audience(TaskId(*u)).instances.len() == 1;
-    let user = (0..model.users.len() as u32).find(alone).unwrap();
+    let user = (0..model.users().len() as u32).find(alone).unwrap();
     let item = TaskId(by_user.audience(TaskId(user)).instances[0]);
     let mut average = vec![0.0; factors.width()];
-    model.standard.apply_row(&mut average);
-    assert_eq!(users.for_pair(user, item).unwrap(), average);
-    assert!(users.for_pair(user, TaskId((item.0 + 1) % 160)).is_none());
+    model.standard().apply_row(&mut average);
+    let mut found = Vec::new();
+    assert!(users.for_pair(user, item, &mut found));
+    assert_eq!(found, average);
+    assert!(!users.for_pair(user, TaskId((item.0 + 1) % 160), &mut found));
     // Taking out and folding in without it is the same.
     let active =
-        (0..model.users.len() as u32).find(|u| by_user.audience(TaskId(*u)).instances.len() > 20).unwrap();
+        (0..model.users().len() as u32).find(|u| by_user.audience(TaskId(*u)).instances.len() > 20).unwrap();
     let seen = by_user.audience(TaskId(active));
     let mut builder = ExposuresBuilder::new();
     for (i, task) in seen.instances.iter().enumerate().skip(1) {
         builder.push_weighted(*task, 0, seen.weight(i)).unwrap();
     }
     let mut expected = factors.fold_in(&builder.build(160, 1).unwrap()).unwrap();
-    model.standard.apply(&mut expected).unwrap();
-    let found = users.for_pair(active, TaskId(seen.instances[0])).unwrap();
+    model.standard().apply(&mut expected).unwrap();
+    assert!(users.for_pair(active, TaskId(seen.instances[0]), &mut found));
     for (a, b) in found.iter().zip(expected.row(0)) {
         assert!((a - b).abs() < 1e-3, "{a} {b}");
     }
@@ -150,7 +184,7 @@ fn a_pair_that_was_seen_is_judged_without_it() {
 fn now_and_later(config: &TasteConfig) -> (f64, f64) {
     let world = config.make().unwrap();
     let model = fit(world.log().unwrap(), &Settings { seed: config.seed, ..Settings::default() }).unwrap();
-    let m = &model.manifest;
+    let m = &model.manifest();
     (m.metrics.as_ref().unwrap().gain().value, m.future.as_ref().unwrap().gain.value)
 }
 
@@ -187,9 +221,9 @@ fn logs_that_say_nothing_get_a_clear_verdict() {
     for (name, exposures) in logs {
         let model = fitted(exposures).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(!model.has_signal(), "{name}");
-        let users: Vec<u32> = (0..model.users.len().min(50) as u32).collect();
+        let users: Vec<u32> = (0..model.users().len().min(50) as u32).collect();
         assert!(familiarity(&model, &users).iter().flatten().all(|f| *f == 0.0), "{name}");
-        assert!(model.manifest.verdict.as_ref().unwrap().reasons[0].contains("No signal"), "{name}");
+        assert!(model.manifest().verdict.as_ref().unwrap().reasons[0].contains("No signal"), "{name}");
     }
 }
 
@@ -218,7 +252,7 @@ fn measure() {
                 model.has_signal(),
                 found.gain().value,
                 found.calibration.error,
-                model.manifest.p_values
+                model.manifest().p_values
             );
         }
     }

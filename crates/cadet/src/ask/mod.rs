@@ -38,7 +38,7 @@ pub use scorer::{Scorer, Verdict};
 pub use similar::{Near, Similar, similar};
 pub use status::Status;
 pub use user::UserAnswer;
-pub(crate) use users::check_features;
+pub(crate) use users::ready;
 pub use users::{LeftOut, Users};
 
 use rayon::prelude::*;

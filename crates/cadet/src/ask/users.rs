@@ -49,13 +49,8 @@ impl Users {
 
     /// The model's users, and others with features as they were given in training. Features given now win over the
     /// model's.
-    pub fn with_features(model: &Model, ids: Ids, mut features: Instances) -> Result<Self> {
-        if model.factors().is_some() {
-            let why = "this model learned its features from exposures, so it takes none";
-            return Err(Error::config("users", why));
-        }
-        check_features(model, ids.len(), &features)?;
-        model.standard().apply(&mut features)?;
+    pub fn with_features(model: &Model, ids: Ids, features: Instances) -> Result<Self> {
+        let features = ready(model, ids.len(), features)?;
         let others = Others::new(model, ids, features, Vec::new(), None)?;
         Ok(Self { model: model.clone(), others: Some(Arc::new(others)) })
     }
@@ -316,8 +311,12 @@ impl Describe for Own<'_> {
     }
 }
 
-/// Refuses raw features that do not fit a model, or so many users.
-pub(crate) fn check_features(model: &Model, users: usize, features: &Instances) -> Result<()> {
+/// Brings raw features of so many users to a model's net, and refuses those that do not fit.
+pub(crate) fn ready(model: &Model, users: usize, mut features: Instances) -> Result<Instances> {
+    if model.factors().is_some() {
+        let why = "this model learned its features from exposures, so it takes none";
+        return Err(Error::config("users", why));
+    }
     if features.len() != users {
         return Err(Error::Shape { what: "users with features", expected: users, found: features.len() });
     }
@@ -325,9 +324,14 @@ pub(crate) fn check_features(model: &Model, users: usize, features: &Instances) 
     if found != expected {
         return Err(Error::Shape { what: "features per user", expected, found });
     }
-    match features.values().iter().all(|v| v.is_finite()) {
-        true => Ok(()),
-        false => Err(Error::config("features", "a value is not a finite number")),
+    let is_finite = |features: &Instances| features.values().iter().all(|v| v.is_finite());
+    if !is_finite(&features) {
+        return Err(Error::config("features", "a value is not a finite number"));
+    }
+    model.standard().apply(&mut features)?;
+    match is_finite(&features) {
+        true => Ok(features),
+        false => Err(Error::config("features", "a value is too far from those in training")),
     }
 }
 

@@ -26,10 +26,6 @@ impl Fixed {
     fn value(self) -> f64 {
         self.0 as f64 / Self::ONE
     }
-
-    fn add(&mut self, other: Self, sign: i128) {
-        self.0 = self.0.saturating_add(sign * other.0);
-    }
 }
 
 impl ItemState {
@@ -54,18 +50,18 @@ impl ItemState {
 
     /// Adds a user with this weight and these numbers.
     pub(crate) fn add(&mut self, weight: f32, row: impl Iterator<Item = f32>) {
-        self.change(weight, row, 1);
+        self.change(weight, row, i128::saturating_add);
     }
 
     /// Takes off what [`ItemState::add`] added.
     pub(crate) fn take_off(&mut self, weight: f32, row: impl Iterator<Item = f32>) {
-        self.change(weight, row, -1);
+        self.change(weight, row, i128::saturating_sub);
     }
 
-    fn change(&mut self, weight: f32, row: impl Iterator<Item = f32>, sign: i128) {
-        self.mass.add(Fixed::of(weight.into()), sign);
+    fn change(&mut self, weight: f32, row: impl Iterator<Item = f32>, step: fn(i128, i128) -> i128) {
+        self.mass.0 = step(self.mass.0, Fixed::of(weight.into()).0);
         for (sum, value) in self.sums.iter_mut().zip(row) {
-            sum.add(Fixed::of(f64::from(weight) * f64::from(value)), sign);
+            sum.0 = step(sum.0, Fixed::of(f64::from(weight) * f64::from(value)).0);
         }
     }
 

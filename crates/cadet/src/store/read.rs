@@ -61,6 +61,7 @@ pub fn load(folder: &Path) -> Result<Model> {
         return Err(file.error(format!("{} items, but {} titles", items.len(), titles.len())));
     }
     let states = load_states(&file, &trained, manifest.settings.hidden.last().copied().unwrap_or(0))?;
+    let has_whole_sums = states.is_empty() || file.has("added.fixed")?;
     let file_of_masses = match file.has("trained.mass")? {
         true => Some(masses(&file, items.len())?),
         false => None,
@@ -157,7 +158,7 @@ pub fn load(folder: &Path) -> Result<Model> {
         Some(masses) => masses,
         None => (0..items.len() as u32).map(|t| exposures.mass(TaskId(t))).collect(),
     };
-    let model = Model::new(Parts {
+    let mut parts = Parts {
         manifest: Arc::new(manifest),
         users: users.into(),
         items: items.into(),
@@ -178,8 +179,11 @@ pub fn load(folder: &Path) -> Result<Model> {
         states,
         events: events.into(),
         derived: Arc::default(),
-    });
-    let model = model.map_err(|e| Error::store(folder, e.to_string()))?;
+    };
+    if !has_whole_sums && parts.ratio.products().axes() <= width {
+        parts.sum_again().map_err(|e| Error::store(folder, e.to_string()))?;
+    }
+    let model = Model::new(parts).map_err(|e| Error::store(folder, e.to_string()))?;
     check_counts(folder, &model)?;
     Ok(model)
 }

@@ -112,16 +112,20 @@ pub fn log_of_events<'a>(events: impl IntoIterator<Item = (IdRef<'a>, IdRef<'a>)
 /// The same log, which knows of these users and items, too, of whom nothing happened.
 pub fn with_silent<'a>(log: Log, users: &[IdRef<'a>], items: &[IdRef<'a>]) -> Log {
     let Log { users: mut all_users, items: mut all_items, exposures, .. } = log.clone();
-    users.iter().for_each(|id| drop(all_users.intern(*id).unwrap()));
-    items.iter().for_each(|id| drop(all_items.intern(*id).unwrap()));
+    for (all, new) in [(&mut all_users, users), (&mut all_items, items)] {
+        for id in new {
+            all.intern(*id).unwrap();
+        }
+    }
     let exposures = exposures.widened(all_items.len(), all_users.len());
     Log { users: all_users, items: all_items, exposures, ..log }
 }
 
-/// (familiarity, quantile, p-value) of every user with every item, items in the order of their names.
+/// (familiarity, quantile, p-value) of every user with every item, both in the order of their names.
 pub fn all_scores(model: &Model) -> Vec<[f32; 3]> {
     let scorer = Scorer::new(Users::of(model));
-    let users = scorer.users().all();
+    let mut users = scorer.users().all();
+    users.sort_by_key(|u| model.users().name(*u));
     let mut order = tasks(model.items().len());
     order.sort_by_key(|t| model.items().name(t.0));
     let verdicts = order.into_iter().flat_map(|t| scorer.verdicts(t, &users).unwrap());
