@@ -271,7 +271,8 @@ fn similarity(model: &Model) -> Heatmap {
         ..Heatmap::default()
     };
     let Ok(embeddings) = model.ratio().embeddings() else { return heatmap };
-    let mut tasks: Vec<u32> = (0..model.items().len() as u32).filter(|t| model.is_trained(TaskId(*t))).collect();
+    let mut tasks: Vec<u32> =
+        (0..model.items().len() as u32).filter(|t| model.is_trained(TaskId(*t))).collect();
     tasks.sort_by_key(|t| std::cmp::Reverse(model.seen().audience_size(TaskId(*t))));
     tasks.truncate(MOST);
     let centre = embeddings.centre();

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::ask;
-use crate::judge::calibrate::{self, SHARES};
+use crate::judge::calibrate;
 use crate::learn::offsets::Offsets;
-use crate::learn::ratio::{Products, Ratio};
+use crate::learn::ratio::Products;
 use crate::learn::sampler::Sampler;
 use crate::learn::tasks::TaskEmbeddings;
 use crate::learn::trainer::{History, Idle, TrainConfig, Training, Update, Validation, Watch};
@@ -117,7 +117,10 @@ pub fn arrive(model: &Model, arrivals: Arrivals<'_>) -> Result<(Model, Added)> {
 }
 
 fn too_heavy() -> Error {
-    Error::config("weight", "the weights of a user and an item, or of all that a user saw, add up to no number")
+    Error::config(
+        "weight",
+        "the weights of a user and an item, or of all that a user saw, add up to no number",
+    )
 }
 
 impl Addition {
@@ -190,7 +193,7 @@ impl Parts {
         self.items = self.items.with(new.into_iter())?;
         added.new_items = self.items.len() - before;
         self.ratio.extend(added.new_items);
-        self.knots.extend(&vec![0.0; added.new_items * SHARES.len()]);
+        self.knots.extend(&vec![0.0; added.new_items * self.knots.width()]);
         for task in before..self.items.len() {
             self.calibrator.join(task as u32, 0);
         }
@@ -211,7 +214,8 @@ impl Parts {
         if let Some(given) = given {
             for (i, id) in (0u32..).zip(given.ids.names().iter()) {
                 if let Some(user) = self.users.get(id).filter(|u| *u >= known) {
-                    new_rows[(user - known) as usize * width..][..width].copy_from_slice(given.features.row(i));
+                    new_rows[(user - known) as usize * width..][..width]
+                        .copy_from_slice(given.features.row(i));
                 }
             }
         }
@@ -222,7 +226,8 @@ impl Parts {
         let Some(factors) = self.factors.clone() else { return Ok(moved) };
         // Where features rest on no counted exposures, users stay as they were trained.
         if self.mass.is_some() {
-            let seen: BTreeSet<u32> = exposures.keys().map(|(_, user)| *user).filter(|u| *u < known).collect();
+            let seen: BTreeSet<u32> =
+                exposures.keys().map(|(_, user)| *user).filter(|u| *u < known).collect();
             moved = seen.into_iter().chain(moved).collect();
         }
         for user in &moved {
@@ -251,10 +256,10 @@ impl Parts {
         }
         let (reference, sums) = &*self.reference;
         let halves = self.ratio.halves(reference)?.normalised(sums.clone());
-        let ratio = &self.ratio;
-        let rows: Vec<[f32; SHARES.len()]> = placed
+        let (ratio, width) = (&self.ratio, self.knots.width());
+        let rows: Vec<Vec<f32>> = placed
             .par_iter()
-            .map(|task| calibrate::knots(&ratio.sorted_familiarity(*task, &halves)))
+            .map(|task| calibrate::knots_like(width, ratio.sorted_familiarity(*task, &halves)))
             .collect();
         for (task, row) in placed.iter().zip(rows) {
             self.knots.row_mut(task.0).copy_from_slice(&row);
@@ -281,8 +286,7 @@ impl Parts {
             middles.into_iter().map(middle).collect()
         });
         let row = self.ratio.embedding(task.0);
-        let distance =
-            |centre: &[f32]| -> f32 { centre.iter().zip(row).map(|(c, v)| (c - v).powi(2)).sum() };
+        let distance = |centre: &[f32]| -> f32 { centre.iter().zip(row).map(|(c, v)| (c - v).powi(2)).sum() };
         let near = centres.iter().min_by(|a, b| distance(&a.1).total_cmp(&distance(&b.1)));
         near.map_or(0, |(group, _)| *group)
     }
@@ -403,16 +407,6 @@ impl Parts {
     }
 }
 
-/// Knots of all items, from a sample of the population: what folders of the first version do not have.
-pub(crate) fn knots_of(ratio: &Ratio, reference: &Instances, sums: &[f32], items: usize) -> Result<Vec<f32>> {
-    let halves = ratio.halves(reference)?.normalised(sums.to_vec());
-    let rows: Vec<[f32; SHARES.len()]> = (0..items as u32)
-        .into_par_iter()
-        .map(|t| calibrate::knots(&ratio.sorted_familiarity(TaskId(t), &halves)))
-        .collect();
-    Ok(rows.into_flattened())
-}
-
 /// The step size of [`fine_tune`]; an embedding's first number has spread 1 or so.
 const FINE_RATE: f32 = 0.02;
 /// Positives per step of [`fine_tune`]: new items have few.
@@ -450,8 +444,7 @@ pub fn fine_tune(
     let width = rows.len() / tasks.len();
     let own = ratio.with_tasks(&TaskEmbeddings::new(width, rows)?, Products::default())?;
     let axes = ratio.products().axes();
-    let places: Vec<f32> =
-        tasks.iter().flat_map(|t| &ratio.products().row(t.0)[..axes]).copied().collect();
+    let places: Vec<f32> = tasks.iter().flat_map(|t| &ratio.products().row(t.0)[..axes]).copied().collect();
     let offsets = (axes > 0).then(|| Arc::new(Offsets::plain(axes, places, model.parts.all_log_sums())));
     let config = TrainConfig {
         epochs,

@@ -40,7 +40,9 @@ fn list(source: &str, out: &mut String) {
             continue;
         }
         let mut item = text.to_owned();
-        let ends = |item: &str| item.ends_with(['{', ';', ',', '}']) && item.matches('(').count() == item.matches(')').count();
+        let ends = |item: &str| {
+            item.ends_with(['{', ';', ',', '}']) && item.matches('(').count() == item.matches(')').count()
+        };
         while !is_variant && !ends(&item) {
             let Some(more) = lines.next() else { break };
             item = format!("{item} {}", more.trim());
@@ -49,7 +51,11 @@ fn list(source: &str, out: &mut String) {
         // A body on the same line is no part of the promise.
         let item = item.split(" { ").next().unwrap_or(&item);
         let item = item.trim_end_matches(['{', ';', ',', ' ']).replace("( ", "(").replace(", )", ")");
-        let behind = if owner.is_empty() || item.starts_with("pub trait") { String::new() } else { format!("{owner}: ") };
+        let behind = if owner.is_empty() || item.starts_with("pub trait") {
+            String::new()
+        } else {
+            format!("{owner}: ")
+        };
         writeln!(out, "{}{behind}{item}", if indent > 0 { "    " } else { "" }).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! `cadet explain`: why is a user this familiar with an item?
 
 use anyhow::Result;
-use cadet::ask::reasons::TOLERANCE;
 use cadet::ask::Verdict;
+use cadet::ask::reasons::TOLERANCE;
 use cadet::ask::{self, Ask, Row};
 use cadet::model::Model;
 use cadet::{IdRef, TaskId, store};

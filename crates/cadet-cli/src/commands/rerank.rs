@@ -1,8 +1,8 @@
 //! `cadet rerank`: lists with the caller's relevance in, lists that balance it with freshness out.
 
 use anyhow::{Result, bail};
-use cadet::ask::{Ask, Status};
 use cadet::ask::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked};
+use cadet::ask::{Ask, Status};
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
 use cadet::{IdRef, TaskId, store};
 use cadet_data::source::is_dash;
@@ -166,7 +166,8 @@ impl Rows {
 impl<'a> Job<'a> {
     fn new(ask: &'a Ask, lists: &'a Lists) -> Self {
         let users = lists.users.names().iter().map(|name| ask.users().find(name)).collect();
-        let tasks = lists.items.names().iter().map(|name| ask.model().items().get(name).map(TaskId)).collect();
+        let tasks =
+            lists.items.names().iter().map(|name| ask.model().items().get(name).map(TaskId)).collect();
         Self { lists, ask, users, tasks }
     }
 

@@ -197,8 +197,7 @@ fn state(model: &Model, pre: &PreEmbedding, task: TaskId) -> (f64, Vec<f64>) {
     let (mut mass, mut sums) = (0.0, vec![0.0; width]);
     let Ok(rule) = model.manifest().settings.split() else { return (mass, sums) };
     let trained = model.trained_users();
-    let is_member =
-        |u: &u32| (*u as usize) < trained && rule.part(model.users().name(*u)) == Part::Train;
+    let is_member = |u: &u32| (*u as usize) < trained && rule.part(model.users().name(*u)) == Part::Train;
     let members: Vec<(u32, f32)> =
         model.seen().audience(task).map(|(u, e)| (u, e.weight)).filter(|(u, _)| is_member(u)).collect();
     let rows = members.iter().flat_map(|(u, _)| model.features(*u)).copied().collect();

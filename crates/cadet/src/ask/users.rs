@@ -59,7 +59,8 @@ impl Users {
     pub fn with_exposures(model: &Model, log: &Log) -> Result<(Self, LeftOut)> {
         let factors = learned(model)?;
         log.check()?;
-        let is_new: Vec<bool> = log.users.names().iter().map(|name| model.users().get(name).is_none()).collect();
+        let is_new: Vec<bool> =
+            log.users.names().iter().map(|name| model.users().get(name).is_none()).collect();
         let of_new = by_items_of(model, log, &is_new)?;
         let usable = of_new.filter(|item, _| factors.vector(item.0).is_some());
         let mut foldable = vec![false; log.users.len()];
@@ -350,9 +351,9 @@ fn by_items_of(model: &Model, log: &Log, keep: &[bool]) -> Result<Exposures> {
     let items = (0..model.items().len() as u32).map(|t| {
         let own = rows.next_if(|(item, _)| item.0 == t).map(|(_, own)| own);
         let audience = own.map(|own| log.exposures.audience(own));
-        let pairs = audience.into_iter().flat_map(|a| {
-            (0..a.instances.len()).map(move |i| (a.instances[i], Exposure::of(&a, i)))
-        });
+        let pairs = audience
+            .into_iter()
+            .flat_map(|a| (0..a.instances.len()).map(move |i| (a.instances[i], Exposure::of(&a, i))));
         pairs.filter(|(user, _)| keep[*user as usize]).collect::<Vec<_>>().into_iter()
     });
     Exposures::from_rows(log.users.len(), items)

@@ -79,14 +79,14 @@ pub(super) fn calibrate(model: Model, views: &Views, before: Option<&Model>) -> 
         None => {
             let calibrator = calibrator.corrected(&valid, &sizes, seed);
             let p: Vec<f32> = test.iter().map(|(t, q)| calibrator.p_value(*t, *q)).collect();
-            let share =
-                |level: f32| p.iter().filter(|p| **p <= level).count() as f64 / p.len().max(1) as f64;
+            let share = |level: f32| p.iter().filter(|p| **p <= level).count() as f64 / p.len().max(1) as f64;
             let checked = [0.01, 0.05, 0.1, 0.2].map(|level: f32| (f64::from(level), share(level)));
             (calibrator, if p.is_empty() { Vec::new() } else { checked.to_vec() })
         }
     };
     let rows: Vec<f32> = reference.iter().flat_map(|u| model.features(*u)).copied().collect();
-    let sums = if model.is_normalised() { reference.iter().map(|u| model.log_sum(*u)).collect() } else { vec![] };
+    let sums =
+        if model.is_normalised() { reference.iter().map(|u| model.log_sum(*u)).collect() } else { vec![] };
     let sample = Instances::new(model.parts.features.width(), rows)?;
     Ok(model.changed(|parts| {
         Arc::make_mut(&mut parts.manifest).p_values = p_values;

@@ -14,13 +14,11 @@ use crate::kernels::Kernel;
 use crate::learn::estimator::Estimator;
 use crate::learn::trainer::{self, End, History, Progress, Watch};
 use crate::log::Log;
+use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::log::split::{self, SplitRule};
-use crate::log::exposures::TaskId;
 use crate::model::rows::Rows;
-use crate::model::{
-    DataInfo, FORMAT, LogSums, Manifest, Model, Parts, TrainInfo, VERSION, no_knots,
-};
+use crate::model::{DataInfo, FORMAT, LogSums, Manifest, Model, Parts, TrainInfo, VERSION, no_knots};
 use crate::settings::Settings;
 use crate::{Error, Result};
 use calibration::calibrate;

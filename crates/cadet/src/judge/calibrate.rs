@@ -46,10 +46,14 @@ pub fn knots(sorted: &[f32]) -> [f32; SHARES.len()] {
     })
 }
 
-/// The share of the population below `score`, between two knots in proportion.
+/// The share of the population below `score`, between two knots in proportion. A list of another length than [`SHARES`] is
+/// a whole sample of the population: models of the first version have one.
 pub fn quantile(knots: &[f32], score: f32) -> f32 {
     let below = knots.partition_point(|k| *k < score);
     let equal_end = knots.partition_point(|k| *k <= score);
+    if knots.len() != SHARES.len() {
+        return within_sample(knots, below, equal_end, score);
+    }
     if equal_end > below {
         // Ties share the middle of their range.
         return (SHARES[below] + SHARES[equal_end - 1]) / 2.0;
@@ -59,6 +63,25 @@ pub fn quantile(knots: &[f32], score: f32) -> f32 {
     }
     let (low, high) = (knots[below - 1], knots[below]);
     SHARES[below - 1] + (SHARES[below] - SHARES[below - 1]) * (score - low) / (high - low)
+}
+
+/// The share of a sorted sample below `score`, which so many are below, and so many not above; between two neighbours in
+/// proportion.
+fn within_sample(sorted: &[f32], below: usize, equal_end: usize, score: f32) -> f32 {
+    let rank = if equal_end > below || below == 0 || below == sorted.len() {
+        // Ties share the middle of their range.
+        (below + equal_end) as f32 / 2.0
+    } else {
+        // Ranks stand at the middle of their steps: score i is at i + ½.
+        let (low, high) = (sorted[below - 1], sorted[below]);
+        below as f32 - 0.5 + (score - low) / (high - low)
+    };
+    (rank / sorted.len().max(1) as f32).clamp(0.0, 1.0)
+}
+
+/// The list that stands for a population of which `sorted` is a sample, where others have so many numbers.
+pub(crate) fn knots_like(width: usize, sorted: Vec<f32>) -> Vec<f32> {
+    if width == SHARES.len() { knots(&sorted).to_vec() } else { sorted }
 }
 
 /// What a p-value rests on.
@@ -300,6 +323,9 @@ mod tests {
         for q in [0.003f32, 0.04, 0.33, 0.62, 0.98] {
             assert!((quantile(&knots, q * q) - q).abs() < 0.005, "{q}");
         }
+        // A whole sample is as exact as it is large.
+        assert_eq!(quantile(&sample, 0.25), (500.5) / 1001.0);
+        assert!((quantile(&sample, 0.123) - 0.123f32.sqrt()).abs() < 1e-3);
         // Where everybody is alike, everybody is in the middle.
         assert_eq!(quantile(&super::knots(&[0.0; 10]), 0.0), 0.5);
     }

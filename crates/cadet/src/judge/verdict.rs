@@ -244,7 +244,8 @@ pub fn hubs(model: &Model, items: usize, slots: usize) -> Hubs {
             let free: Vec<u32> =
                 who.iter().copied().filter(|u| model.seen().get(*u, *task).is_none()).collect();
             let scores = scorer.familiarity(*task, &free);
-            let mut rng = Rng::at(model.manifest().settings.seed, Purpose::Evaluation, [5, u64::from(task.0)]);
+            let mut rng =
+                Rng::at(model.manifest().settings.seed, Purpose::Evaluation, [5, u64::from(task.0)]);
             let mut fresh: Vec<(f64, u32)> =
                 free.iter().zip(&scores).map(|(u, f)| (f64::from(*f), *u)).collect();
             // Gumbel's trick: the largest of -r + noise are a draw without replacement by e^-r.

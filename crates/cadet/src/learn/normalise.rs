@@ -189,12 +189,7 @@ pub(crate) fn power(f: f32) -> f64 {
 }
 
 /// `log Σ_t m_t·e^{f_t(x)}` for some instances, ascending, each pair with the features that [`Describe`] has for it.
-pub fn log_sums(
-    ratio: &Ratio,
-    described: &impl Describe,
-    catalogue: &Catalogue,
-    wanted: &[u32],
-) -> Vec<f32> {
+pub fn log_sums(ratio: &Ratio, described: &impl Describe, catalogue: &Catalogue, wanted: &[u32]) -> Vec<f32> {
     // A net that says 0 to everybody adds up as it is, to the last bit.
     if catalogue.items.is_empty() || ratio.is_silent() {
         return vec![0.0; wanted.len()];

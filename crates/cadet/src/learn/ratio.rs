@@ -148,9 +148,7 @@ impl Ratio {
 
     /// The parameters of the net, without the embeddings.
     pub(crate) fn theta(&self) -> Vec<Tensor> {
-        let read = |m: &Matrix| {
-            Tensor::matrix(m.name.clone(), m.shape[0], m.shape[1], self.mlp.read(m))
-        };
+        let read = |m: &Matrix| Tensor::matrix(m.name.clone(), m.shape[0], m.shape[1], self.mlp.read(m));
         self.mlp.matrices().iter().map(read).collect()
     }
 

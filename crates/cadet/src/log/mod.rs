@@ -17,8 +17,8 @@ pub use instances::Instances;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result};
 use crate::digest::hex;
+use crate::{Error, Result};
 
 /// What the columns of a log are called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -108,8 +108,7 @@ impl Parts {
     /// Works out what is not known yet, and gives all of them; empty where scores are taken as they are.
     pub(crate) fn all_log_sums(&self) -> Vec<f32> {
         let Some(LogSums(cells)) = &self.log_sums else { return Vec::new() };
-        let unknown: Vec<u32> =
-            (0..cells.len() as u32).filter(|u| cells.row(*u)[0].get().is_nan()).collect();
+        let unknown: Vec<u32> = (0..cells.len() as u32).filter(|u| cells.row(*u)[0].get().is_nan()).collect();
         let found = normalise::log_sums(&self.ratio, self, self.catalogue(), &unknown);
         for (user, sum) in unknown.into_iter().zip(found) {
             cells.row(user)[0].0.store(sum.to_bits(), Ordering::Relaxed);
@@ -117,4 +116,3 @@ impl Parts {
         (0..cells.len() as u32).map(|u| cells.row(u)[0].get()).collect()
     }
 }
-

@@ -209,7 +209,7 @@ impl Model {
         &self.parts.calibrator
     }
 
-    /// Familiarity of the population with an item, at [`SHARES`].
+    /// Familiarity of the population with an item, at [`SHARES`]; of a model of the first version, a whole sample of it.
     pub fn knots(&self, task: TaskId) -> &[f32] {
         self.parts.knots.row(task.0)
     }

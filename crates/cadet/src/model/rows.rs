@@ -85,6 +85,8 @@ mod tests {
         assert_eq!((rows.row(513), rows.row(700), rows.len()), (&[1026, 7][..], &[1, 2][..], 701));
         assert_eq!((old.len(), old.to_vec()), (700, values));
         // The other blocks are shared.
-        assert!(Arc::ptr_eq(&rows.blocks[0], &old.blocks[0]) && !Arc::ptr_eq(&rows.blocks[2], &old.blocks[2]));
+        assert!(
+            Arc::ptr_eq(&rows.blocks[0], &old.blocks[0]) && !Arc::ptr_eq(&rows.blocks[2], &old.blocks[2])
+        );
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use rayon::prelude::*;
 use safetensors::Dtype;
 
 use super::files::Files;
 use super::tensors::Opened;
 use super::{EXPOSURES, FORMAT, ITEMS, MANIFEST, USERS, VERSION, WEIGHTS, axes};
-use crate::arrive;
 use crate::judge::calibrate::{self, Calibrator, Members};
 use crate::learn::estimator::Tensor;
 use crate::learn::features::{Factors, Standard};
@@ -145,7 +145,14 @@ pub fn load(folder: &Path) -> Result<Model> {
             }
             values
         }
-        false => arrive::knots_of(&ratio, &reference, &reference_log_sums, items.len())?,
+        // The first version worked them out of a sample at every call: the sample itself is as exact.
+        false => {
+            let halves = ratio.halves(&reference)?.normalised(reference_log_sums.clone());
+            let all: Vec<TaskId> = (0..items.len() as u32).map(TaskId).collect();
+            let mut rows = ratio.matrix(&all, &halves);
+            rows.par_chunks_mut(reference.len()).for_each(|row| row.sort_unstable_by(f32::total_cmp));
+            rows
+        }
     };
     let group = file.list("calibration.group", Dtype::U32)?;
     let (own, pooled) = (file.rows("calibration.own")?, file.rows("calibration.pooled")?);
@@ -154,6 +161,7 @@ pub fn load(folder: &Path) -> Result<Model> {
         false => (vec![0; own.ends.len()], calibrate::Samples::default()),
     };
     let calibrator = file.wrap(Calibrator::from_parts(Members { own, pooled, class, held_out }, group))?;
+    let items_count = items.len();
     let masses: Vec<f64> = match file_of_masses {
         Some(masses) => masses,
         None => (0..items.len() as u32).map(|t| exposures.mass(TaskId(t))).collect(),
@@ -173,7 +181,7 @@ pub fn load(folder: &Path) -> Result<Model> {
         factors: factors.map(Arc::new),
         ratio,
         pre: pre.map(Arc::new),
-        knots: Rows::new(calibrate::SHARES.len(), &knots),
+        knots: Rows::new(knots.len() / items_count.max(1), &knots),
         reference: Arc::new((reference, reference_log_sums)),
         calibrator,
         states,

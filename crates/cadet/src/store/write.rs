@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 use super::tensors::{Pack, write_file};
 use super::{EXPOSURES, FILES, ITEMS, MANIFEST, SUMS, USERS, VERSION, WEIGHTS, axes};
 use crate::digest::hex;
-use crate::judge::calibrate::SHARES;
+use crate::judge::calibrate::{self, SHARES};
+use crate::log::exposures::TaskId;
 use crate::model::{ItemState, Manifest, Model};
 use crate::{Error, Result};
 
@@ -55,7 +56,11 @@ fn weights(model: &Model) -> Pack {
     let (reference, sums) = &*model.parts.reference;
     pack.floats("reference", &[reference.len(), reference.width()], reference.values());
     pack.floats("reference.log_sums", &[sums.len()], sums);
-    pack.floats("knots", &[model.items().len(), SHARES.len()], &model.parts.knots.to_vec());
+    let knots = (0..model.items().len() as u32).flat_map(|t| {
+        let row = model.knots(TaskId(t));
+        if row.len() == SHARES.len() { row.to_vec() } else { calibrate::knots(row).to_vec() }
+    });
+    pack.floats("knots", &[model.items().len(), SHARES.len()], &knots.collect::<Vec<f32>>());
     let members = model.calibrator().members();
     pack.rows("calibration.held_out", &members.held_out);
     pack.add("calibration.class", Dtype::U32, &[members.class.len()], &members.class);
@@ -97,7 +102,10 @@ fn items(model: &Model) -> serde_json::Result<Pack> {
         // A fixed-point number is two halves, the higher one first: the mass of an item, then its sums.
         let numbers = |state: &ItemState| {
             let (mass, sums) = state.parts();
-            [mass].into_iter().chain(sums.iter().copied()).flat_map(|n| [(n.0 >> 64) as i64, n.0 as i64])
+            [mass]
+                .into_iter()
+                .chain(sums.iter().copied())
+                .flat_map(|n| [(n.0 >> 64) as i64, n.0 as i64])
                 .collect::<Vec<i64>>()
         };
         let states: Vec<i64> = parts.states.values().flat_map(numbers).collect();

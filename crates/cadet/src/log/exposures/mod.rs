@@ -210,7 +210,8 @@ impl Exposures {
         let weighted = weights.iter().zip(&counts).any(|(w, c)| *w != *c as f32);
         let counts = counts.iter().any(|c| *c != 1).then_some(counts);
         let last = last.iter().any(|l| *l != 0).then_some(last);
-        Self::from_parts(instance_count, offsets, instances, counts, weighted.then_some(weights))?.with_last(last)
+        Self::from_parts(instance_count, offsets, instances, counts, weighted.then_some(weights))?
+            .with_last(last)
     }
 
     /// How many tasks there are, those without exposures included.
