@@ -8,6 +8,7 @@ mod csv;
 mod cut;
 mod draft;
 pub mod exposures;
+mod extremes;
 mod footer;
 mod id_column;
 mod id_list;
@@ -29,15 +30,16 @@ pub mod users;
 pub mod write;
 mod write_parquet;
 
-pub use draft::Draft;
+pub use draft::{Draft, target};
 pub use exposures::{
     Columns, Cut, Log, Progress, ReadOptions, SourceInfo, Strangers, read_exposures, read_exposures_into,
 };
+pub use extremes::Extreme;
 pub use id_list::read_ids;
 pub use labels::{LabelColumn, Labels, read_labels};
 pub use lists::{List, ListOptions, Lists, read_lists};
 pub use pairs::{PairChunk, PairReader};
 pub use skipped::{Skipped, SkippedRows};
-pub use titles::{Titles, read_titles};
+pub use titles::{Titles, read_catalogue, read_titles};
 pub use users::{Aligned, UserOptions, UserTable, align, read_users};
 pub use write::{Kind, TableWriter, Values};

@@ -38,6 +38,8 @@ pub struct UserTable {
     pub ids: Ids,
     /// Their features, columns named.
     pub features: Instances,
+    /// Where in the file each user stands.
+    pub places: Vec<At>,
     /// The columns of the file that they came from: as many as features, or the one vector column.
     pub columns: Vec<String>,
     /// The rows that were left out.
@@ -72,7 +74,8 @@ pub fn read_users(path: &Path, options: &UserOptions) -> Result<UserTable> {
     };
     let features = Instances::new(found.width, found.values)?.with_names(names)?;
     let columns = columns[1..].to_vec();
-    Ok(UserTable { path: path.to_owned(), ids: found.ids, features, columns, skipped })
+    let (ids, places) = (found.ids, found.places);
+    Ok(UserTable { path: path.to_owned(), ids, features, places, columns, skipped })
 }
 
 fn choose(path: &Path, options: &UserOptions, names: &[String]) -> Result<Vec<usize>> {
