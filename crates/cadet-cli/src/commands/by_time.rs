@@ -8,6 +8,7 @@ use cadet::judge::verdict::Judgement;
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::{At, Error, Exposures, Ids, Instances, fit};
+use cadet_data::source::is_dash;
 use cadet_data::time::{self, iso};
 use cadet_data::{Cut, Log, ReadOptions, read_exposures};
 use serde_json::json;
@@ -16,7 +17,7 @@ use super::eval::{given, of_data, text, write_items};
 use super::train::Watcher;
 use super::{columns, verdict};
 use crate::args::{Eval, Global};
-use crate::output::{self, count};
+use crate::output::{self, many};
 use crate::settings::Usage;
 
 /// Trains a model with the settings (and the users' features) of `model` on what happened before the cut, and measures
@@ -69,10 +70,8 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     let (log, future) = match keep.iter().all(|k| *k) {
         true => (log, future),
         false => {
-            tracing::warn!(
-                "{} users have no features and are left out: give --users",
-                count(keep.iter().filter(|k| !**k).count())
-            );
+            let left = many(keep.iter().filter(|k| !**k).count(), "user");
+            tracing::warn!("left out {left} without features: give --users");
             (log.keep_users(&keep)?, future.keep_instances(&keep))
         }
     };
@@ -93,7 +92,10 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         .map_err(|e| of_data(e.into(), args))?;
     let verdict = Judgement::of(fitted.has_signal(), Some(&found), &[], None);
     if let Some(path) = &args.out {
-        write_items(path, &args.log.item_col, &fitted.items, &found.items)?;
+        write_items(path, &args.log.item_col, &fitted.items, &found.items, global)?;
+        if is_dash(path) {
+            return Ok(());
+        }
     }
     let untrained =
         future.audiences().filter(|(t, a)| !fitted.trained[t.0 as usize] && !a.instances.is_empty()).count();
@@ -114,13 +116,13 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     }
     let mut shown = verdict::verdict(&verdict);
     shown += &format!(
-        "\nTrained on {} exposures before {}, measured on {} new pairs from then on.\n\
-         Left out: {} items that had no exposure to train on, {} users without a past to learn features from.\n\n",
-        count(fitted.exposures.len()),
+        "\nTrained on {} before {}, measured on {} from then on.\n\
+         Left out: {} without an exposure to train on, {} without a past to learn features from.\n\n",
+        many(fitted.exposures.len(), "exposure"),
         iso(from),
-        count(targets.len()),
-        count(untrained),
-        count(without_past),
+        many(targets.len(), "new pair"),
+        many(untrained, "item"),
+        many(without_past, "user"),
     );
     shown += &text(&found, &[]).replacen("held-out users", "users active in the future", 1);
     if let Some(auc) = before.as_ref().and_then(|m| m.auc) {

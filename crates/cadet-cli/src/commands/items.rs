@@ -5,7 +5,8 @@ use cadet::arrive::{self, Added, Arrivals};
 use cadet::learn::trainer::{Signal, Watch};
 use cadet::model::{Model, Standing};
 use cadet::{Ids, Instances, TaskId, store};
-use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, read_exposures_into, read_ids};
+use cadet_data::{Log, ReadOptions, SourceInfo, Strangers, Titles, read_catalogue, read_exposures_into};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::{columns, users};
@@ -18,12 +19,12 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     let mut model = store::load(&args.model)?;
     let (users, features) = everybody(args, &model)?;
     let mut log = read(args, &mut model, users)?;
-    if let Some(path) = &args.items {
-        let (listed, skipped) = read_ids(path, &args.log.item_col, "item_col", args.log.skip_bad)
-            .map_err(|e| args.log.hint(e))?;
-        output::warn_skipped(&skipped);
-        for item in 0..listed.len() as u32 {
-            log.items.intern(listed.name(item))?;
+    let listed = args.items.as_ref().map(|path| read_catalogue(path, &args.log.item_col, args.log.skip_bad));
+    let listed = listed.transpose().map_err(|e| args.log.hint(e))?;
+    if let Some(listed) = &listed {
+        output::warn_skipped(&listed.skipped);
+        for item in 0..listed.items.len() as u32 {
+            log.items.intern(listed.items.name(item))?;
         }
         log.exposures = log.exposures.widened(log.items.len(), log.users.len());
     }
@@ -49,13 +50,17 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
             sources: news.sources.iter().map(|s| s.path.display().to_string()).chain(named).collect(),
         },
     )?;
+    if let Some(listed) = &listed {
+        add_titles(&mut model, listed);
+    }
     news.warn(&added);
     let News { repeated, strangers, .. } = news;
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
         let items = added_items(&model);
-        tuned = arrive::fine_tune(&mut model, &items, epochs, &mut Stop)?;
+        let bar = output::bar("refining", Some(1));
+        tuned = arrive::fine_tune(&mut model, &items, epochs, &mut Tuning(bar))?;
         if tuned.is_none() {
             tracing::warn!(
                 "no added item has an exposure to a user that may be trained on: nothing to fine-tune"
@@ -212,15 +217,27 @@ fn read(args: &ItemsAdd, model: &mut Model, users: Ids) -> Result<Log> {
     Ok(log)
 }
 
+/// Takes the titles of a catalogue, which is newer than those that the model has.
+fn add_titles(model: &mut Model, listed: &Titles) {
+    let titled = (0u32..).zip(&listed.titles).filter(|(_, title)| !title.is_empty());
+    for (row, title) in titled {
+        let Some(item) = model.items.get(listed.items.name(row)) else { continue };
+        model.titles.resize(model.items.len(), String::new());
+        model.titles[item as usize].clone_from(title);
+    }
+}
+
 fn added_items(model: &Model) -> Vec<TaskId> {
     model.scored().into_iter().filter(|t| model.standing(*t) == Standing::Added).collect()
 }
 
-/// Listens for Ctrl-C.
-struct Stop;
+/// Shows progress and listens for Ctrl-C.
+struct Tuning(ProgressBar);
 
-impl Watch for Stop {
-    fn batch(&mut self, _: usize, _: usize, _: usize, _: usize) -> Signal {
+impl Watch for Tuning {
+    fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> Signal {
+        self.0.set_length(epochs.saturating_mul(of) as u64);
+        self.0.set_position((epoch - 1).saturating_mul(of).saturating_add(done) as u64);
         if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
     }
 }

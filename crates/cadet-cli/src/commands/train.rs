@@ -105,7 +105,7 @@ fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
     bar.finish_and_clear();
     output::warn_skipped(&log.skipped);
     if log.repeated > 0 {
-        tracing::warn!("left out {} rows whose event_id was there before", output::count(log.repeated));
+        tracing::warn!("left out {} whose event_id was there before", output::many(log.repeated, "row"));
     }
     if let Some(days) = half_life {
         warn_if_faded(&log, days);
@@ -149,6 +149,9 @@ fn with_features(log: Log, args: &Train) -> Result<cadet::Log> {
         UserOptions { user: args.log.user_col.clone(), columns, trained: false, skip_bad: args.log.skip_bad };
     let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
     output::warn_skipped(&table.skipped);
+    for extreme in table.extremes() {
+        tracing::warn!("{} {extreme}", path.display());
+    }
     let aligned = align(&table, &joined.users, args.log.skip_bad)?;
     joined.sources.push(path.display().to_string());
     joined.feature_columns = table.columns;
@@ -160,9 +163,9 @@ fn with_features(log: Log, args: &Train) -> Result<cadet::Log> {
     let keep: Vec<bool> = (0..users as u32).map(|u| aligned.missing.binary_search(&u).is_err()).collect();
     let joined = joined.keep_users(&keep)?;
     tracing::warn!(
-        "left out {} exposures of {} users without features in {}",
-        output::count(before - joined.exposures.len()),
-        output::count(aligned.missing.len()),
+        "left out {} of {} without features in {}",
+        output::many(before - joined.exposures.len(), "exposure"),
+        output::many(aligned.missing.len(), "user"),
         path.display()
     );
     Ok(joined)
@@ -249,7 +252,13 @@ impl Observe for Watcher {
         let checkpoint = Checkpoint::of(out, about);
         match (self.resume, checkpoint.exists()) {
             (true, false) => tracing::warn!("nothing to resume beside {}: starting anew", out.display()),
-            (false, true) => checkpoint.remove()?,
+            (false, true) => {
+                tracing::warn!(
+                    "{}, where an interrupted run left off, goes: it was to go on from with --resume",
+                    checkpoint.folder().display()
+                );
+                checkpoint.remove()?;
+            }
             _ => {}
         }
         self.checkpoint = Some(checkpoint);
@@ -282,11 +291,11 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
     let m = &model.manifest;
     let mut text = m.verdict.as_ref().map(verdict::verdict).unwrap_or_default();
     text += &format!(
-        "\nTrained on {} exposures ({}) of {} items by {} users ({}).\n",
-        output::count(m.data.exposures),
+        "\nTrained on {} ({}) of {} by {} ({}).\n",
+        output::many(m.data.exposures, "exposure"),
         output::many(m.data.events, "event"),
-        output::count(m.data.items),
-        output::count(m.data.users),
+        output::many(m.data.items, "item"),
+        output::many(m.data.users, "user"),
         features(model),
     );
     let ended = match m.history.end {
@@ -296,7 +305,10 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
     };
     text += &match (m.history.best, m.history.epochs.len()) {
         (0, 0) => "Nothing was trained.\n".to_owned(),
-        (0, tried) => format!("Kept none of {tried} epochs{ended}: none was better than knowing nothing.\n"),
+        (0, tried) => {
+            let tried = output::many(tried, "epoch");
+            format!("Kept none of {tried}{ended}: none was better than knowing nothing.\n")
+        }
         (best, tried) => format!("Kept epoch {best} of {tried}{ended}.\n"),
     };
     if let Some(metrics) = &m.metrics {
@@ -335,10 +347,10 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
 fn features(model: &Model) -> String {
     let m = &model.manifest;
     match &model.factors {
-        None => format!("{} features each", m.data.features),
+        None => format!("{} each", output::many(m.data.features, "feature")),
         Some(_) if !m.signal && m.reliability.iter().all(|(_, z)| *z <= 3.0) => {
             "no feature stands out from chance".into()
         }
-        Some(_) => format!("{} features each, learned", m.data.features),
+        Some(_) => format!("{} each, learned", output::many(m.data.features, "feature")),
     }
 }

@@ -81,8 +81,12 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Option<
         may_be_empty: true,
         ..ReadOptions::default()
     };
-    let read = read_exposures_into(Ids::new(), model.items.clone(), &flags.exposures, &options, &|_| {})
-        .map_err(|e| log.hint(e))?;
+    let bar = output::bar("reading", None);
+    let read = read_exposures_into(Ids::new(), model.items.clone(), &flags.exposures, &options, &|p| {
+        bar.set_message(format!("{} rows", output::count(p.rows)));
+    })
+    .map_err(|e| log.hint(e))?;
+    bar.finish_and_clear();
     output::warn_skipped(&read.skipped);
     let (others, left_out) = Others::from_exposures(model, &read.users, &read.exposures)?;
     let reasons = [
