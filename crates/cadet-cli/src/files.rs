@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use cadet::store;
 use cadet_data::source::{from_ending, is_dash};
+use cadet_data::target;
 use clap::{ArgMatches, Command, CommandFactory};
 
 use crate::args::Args;
@@ -87,7 +88,7 @@ fn around(place: &Path, input: &Path) -> Option<Touch> {
 
 /// Where a path leads, whether or not something is there.
 fn place(path: &Path) -> PathBuf {
-    let plain: PathBuf = path.components().collect();
+    let plain: PathBuf = target(path).components().collect();
     let parent = plain.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let beside = || Some(parent.canonicalize().ok()?.join(plain.file_name()?));
     plain.canonicalize().ok().or_else(beside).unwrap_or(plain)

@@ -103,7 +103,8 @@ fn as_typed(field: &str, command: &clap::Command) -> String {
 
 /// What was typed cannot be understood: one line as for every other error. Help and version are no errors.
 pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
-    let missing = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};
+    let missing = [DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand].contains(&error.kind());
     // Who types nothing but the name wants to know what there is.
     if !error.use_stderr() || (missing && std::env::args_os().len() < 2) {
         // A help that was cut short is no failure.
@@ -224,7 +225,7 @@ pub(crate) fn bar(what: &str, total: Option<u64>) -> ProgressBar {
 /// Says which rows were left out, and why.
 pub(crate) fn warn_skipped(skipped: &Skipped) {
     for reason in &skipped.reasons {
-        tracing::warn!("left out {} rows: {} (first: {})", count(reason.rows), reason.reason, reason.first);
+        tracing::warn!("left out {}: {} (first: {})", many(reason.rows, "row"), reason.reason, reason.first);
     }
 }
 

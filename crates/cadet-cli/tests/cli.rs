@@ -39,8 +39,8 @@ fn the_demo_and_every_command_on_what_it_leaves() {
 fn a_model_from_exposures_alone_and_stdin() {
     let place = Place::new();
     let (log, _) = small_log(&place);
-    let mut command =
-        place.command("train - --out m --set hidden=16,16 --set seed_tasks=8 --set batch=256 --factors 6");
+    let mut command = place
+        .command("train - --out m --set hidden=16,16 --set seed_tasks=8 --set batch=256 --set factors=6");
     let output = command.stdin(fs::File::open(log).unwrap()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found = place.ok("eval m log.csv --json");
@@ -192,7 +192,7 @@ fn bad_logs_are_refused_with_file_and_place() {
     // What can be skipped is skipped when asked for, and said.
     let ran = place.run(&format!("train ragged.csv log.csv {out} --skip-bad {QUICK}"));
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("left out 1 rows"), "{}", ran.err);
+    assert!(ran.err.contains("left out 1 row:"), "{}", ran.err);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn bad_settings_and_usage_are_refused() {
     place.refused("train log.csv --out m --init random", &["--set init=VALUE"]);
     place.refused("train log.csv --out m --set epoch=3", &["did you mean \"epochs\""]);
     place.refused("train log.csv --out m --set valid=0.6 --set test=0.6", &["valid, test"]);
-    place.refused("train log.csv --out m --min-exposures 100000", &["--min-exposures", "100000"]);
+    place.refused("train log.csv --out m --set min_exposures=100000", &["min_exposures", "100000"]);
     place.refused("train log.csv --out m --threads 0", &["--threads"]);
     place.refused("train log.csv --out m --threads 100000", &["--threads", "1024"]);
     place.refused("train log.csv --out m --set init_scale=nan", &["init_scale", "finite"]);
@@ -263,6 +263,12 @@ fn damaged_models_and_unwritable_outputs_are_refused() {
         std::os::unix::fs::symlink("/dev/full", place.path("full.csv")).unwrap();
         let ran = place.run("score model log.csv -o full.csv");
         assert!(ran.code == 1 && ran.err.contains("full.csv"), "{}", ran.err);
+        for args in ["score model log.csv -o -", "inspect model"] {
+            let full = fs::File::options().write(true).open("/dev/full").unwrap();
+            let output = place.command(args).stdout(full).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(1) && said.starts_with("cadet: stdout: "), "{said}");
+        }
         place.refused("score model log.csv -o /dev/full", &["/dev/full", "unknown ending"]);
     }
     place.refused("score model log.csv -o scores.xls", &["scores.xls", ".parquet"]);
@@ -293,30 +299,168 @@ fn an_item_with_one_exposure_is_kept_or_left_out() {
         text.lines().skip(1).all(|l| l.ends_with(",1,,ok") || l.ends_with(",1,,untrained_item")),
         "{text}"
     );
-    place.ok(&format!("train log.csv --users users.csv --out m2 --min-exposures 2 {QUICK}"));
+    place.ok(&format!("train log.csv --users users.csv --out m2 --set min_exposures=2 {QUICK}"));
     place.ok("score m2 pairs.csv -o t.csv");
     let text = fs::read_to_string(place.path("t.csv")).unwrap();
     assert!(text.lines().skip(1).all(|l| l.ends_with(",1,,untrained_item")), "{text}");
 }
 
+const COMMANDS: [&str; 14] = [
+    "demo",
+    "train",
+    "score",
+    "eval",
+    "audience",
+    "rerank",
+    "fresh",
+    "simulate",
+    "similar",
+    "user",
+    "explain",
+    "items",
+    "items add",
+    "inspect",
+];
+
 #[test]
-fn every_help_text_has_an_example() {
+fn help_opens_with_a_sentence_fits_a_screen_and_ends_with_an_example() {
     let place = Place::new();
-    let commands = [
-        "",
-        "demo",
-        "train",
-        "score",
-        "eval",
-        "audience",
-        "similar",
-        "user",
-        "explain",
-        "items",
-        "items add",
-        "inspect",
-    ];
-    for command in commands {
-        assert!(place.ok(&format!("{command} --help")).contains("Example"), "{command}");
+    for command in [""].iter().chain(&COMMANDS) {
+        let help = place.ok(&format!("{command} --help"));
+        let lines: Vec<&str> = help.lines().collect();
+        assert!(lines[0].contains(' ') && lines[1].is_empty(), "{command}: {help}");
+        assert!(lines.len() <= 50, "{command}: {} lines", lines.len());
+        let examples = lines.iter().position(|line| line.starts_with("Example")).unwrap();
+        assert!(lines[examples + 1..].iter().all(|line| line.contains("cadet ")), "{command}: {help}");
+        assert_eq!(help, place.ok(&format!("{command} -h")), "{command}");
     }
+}
+
+/// What the help of a command says of each option.
+fn options(help: &str) -> std::collections::BTreeMap<String, String> {
+    let mut found = std::collections::BTreeMap::new();
+    let mut last = String::new();
+    for line in help.lines().take_while(|line| !line.starts_with("Example")) {
+        let words = line.trim_start();
+        if line.starts_with("  -") || line.starts_with("      -") {
+            let (names, about) = words.split_once("  ").unwrap_or((words, ""));
+            last = names
+                .rsplit(", ")
+                .next()
+                .unwrap()
+                .split([' ', '=', '['])
+                .next()
+                .unwrap()
+                .trim_end_matches('.')
+                .to_owned();
+            found.insert(last.clone(), about.trim().to_owned());
+        } else if line.starts_with("        ") && !last.is_empty() {
+            let about = found.get_mut(&last).unwrap();
+            *about = format!("{about} {words}").trim().to_owned();
+        } else {
+            last.clear();
+        }
+    }
+    found
+}
+
+#[test]
+fn options_of_several_commands_read_alike() {
+    let place = Place::new();
+    let mut first = std::collections::BTreeMap::<String, (String, String)>::new();
+    // `train` has names to give where others remember them, and some write a folder, or a table beside what they say.
+    let apart = |command: &str, option: &str| match option {
+        "--user-col" | "--item-col" => command == "train",
+        "--out" => !["score", "rerank"].contains(&command),
+        "--users" => !["score", "audience", "rerank", "fresh", "user", "explain"].contains(&command),
+        "--items" | "--number" | "--mode" | "--lambda" | "--exposures" | "--all" | "--top"
+        | "--min-exposures" => true,
+        _ => false,
+    };
+    for command in COMMANDS {
+        for (option, about) in options(&place.ok(&format!("{command} --help"))) {
+            if apart(command, &option) {
+                continue;
+            }
+            let (other, said) = first.entry(option.clone()).or_insert((command.to_owned(), about.clone()));
+            assert_eq!(*said, about, "{option} of {other} and {command}");
+        }
+    }
+    for option in
+        ["--json", "--threads", "--seed", "--verbose", "--help", "--user-col", "--out", "--skip-bad"]
+    {
+        assert!(first.contains_key(option), "{option}: {first:?}");
+    }
+}
+
+#[test]
+fn every_command_takes_what_is_for_everywhere() {
+    let place = trained();
+    place.write("pairs.csv", "user_id,item_id\n1,\"í, 3\"\n");
+    place.write("lists.csv", "user_id,item_id,relevance\n1,\"í, 3\",1\n1,\"í, 4\",2\n");
+    place.write("new.csv", "user_id,item_id\n1,x\n2,x\n3,x\n");
+    place.write("later.csv", "user_id,item_id,timestamp\n1,\"í, 3\",5\n");
+    for args in [
+        "demo --worlds 1 --users 300 --items 20 --exposures 3000 --out d",
+        &format!("train log.csv --users users.csv --out m {QUICK}"),
+        "train --list-settings",
+        "score model pairs.csv -o s.csv",
+        "eval model log.csv",
+        "items add model new.csv --out m2 --fine-tune 2",
+        "audience m2 --item x",
+        "audience m2 --all -o a.csv",
+        "rerank model lists.csv -o r.csv",
+        "fresh m2 --item x",
+        "fresh m2 --all -o f.csv",
+        "simulate --seeds 1 --rounds 2 --users 40 --items 30 --out sim",
+        "similar m2 --item x",
+        "user model --user 3",
+        "explain m2 --user 3 --item x",
+        "inspect model",
+    ] {
+        let ran = place.run(&format!("{args} --json --threads 1 --seed 3 -v"));
+        assert_eq!(ran.code, 0, "{args}: {}", ran.err);
+        let said: Result<serde_json::Value, _> = serde_json::from_str(&ran.out);
+        assert!(said.is_ok(), "{args}: {}", ran.out);
+        assert!(
+            !ran.err.contains('\r') && !ran.err.contains('\u{1b}'),
+            "a bar without a terminal: {}",
+            ran.err
+        );
+    }
+    let settings: serde_json::Value =
+        serde_json::from_str(&place.ok("train --list-settings --json")).unwrap();
+    assert!(settings.as_array().unwrap().iter().any(|s| s["setting"] == "epochs" && s["default"] == 15));
+    place.refused("train log.csv --out m9 --list-settings", &["--list-settings"]);
+    // What is for some item or user only is counted in ones.
+    let said = place.ok("score model pairs.csv -o s.csv");
+    assert!(said.starts_with("1 pair scored"), "{said}");
+}
+
+#[test]
+fn a_new_training_says_that_it_drops_a_checkpoint() {
+    let place = Place::new();
+    small_log(&place);
+    fs::create_dir(place.path("m.checkpoint")).unwrap();
+    place.write("m.checkpoint/ratio-net.checkpoint", "of an interrupted run");
+    let ran = place.run(&format!("train log.csv --users users.csv --out m {QUICK}"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("m.checkpoint") && ran.err.contains("--resume"), "{}", ran.err);
+    assert!(!place.path("m.checkpoint").exists());
+}
+
+#[test]
+fn a_value_that_spoils_a_feature_is_named() {
+    let place = Place::new();
+    let (_, users) = small_log(&place);
+    let spoilt = fs::read_to_string(users).unwrap().replacen("\n7,", "\n7,1000000,", 1);
+    let row = spoilt.lines().find(|line| line.starts_with("7,")).unwrap().to_owned();
+    let cells: Vec<&str> = row.split(',').collect();
+    let mended = [cells[0], cells[1], cells[3], cells[4]].join(",");
+    place.write("spoilt.csv", spoilt.replace(&row, &mended));
+    let ran = place.run(&format!("train log.csv --users spoilt.csv --out m {QUICK}"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("spoilt.csv line 9: a is 1000000"), "{}", ran.err);
+    let ran = place.run(&format!("train log.csv --users users.csv --out m2 {QUICK}"));
+    assert!(!ran.err.contains("users.csv"), "{}", ran.err);
 }

@@ -177,7 +177,7 @@ fn bad_lists_and_settings_are_refused_with_file_and_place() {
     assert!(!place.path("o.csv").exists());
     place.ok("rerank model none.csv --relevance-col score -o o.csv");
     let (code, _, err) = place.run("rerank model empty.csv --skip-bad -o o.csv");
-    assert!(code == 0 && err.contains("left out 1 rows: bad number"), "{err}");
+    assert!(code == 0 && err.contains("left out 1 row: bad number"), "{err}");
     place.refused("fresh model --item i1 --fdr 0", &["fdr", "between 0 and 1"]);
     place.refused("fresh model --item i1 --fdr 1.5", &["fdr", "between 0 and 1"]);
     place.refused("fresh model --item i1 --quantile 7", &["quantile", "[0, 1]"]);
@@ -212,7 +212,7 @@ fn fresh_users_are_flagged_by_rate_quantile_or_ratio() {
     assert!(by_quantile["users"].as_array().unwrap().iter().all(|u| u["quantile"].as_f64().unwrap() <= 0.1));
     assert!(by_quantile["tested"].as_u64().unwrap() < 200);
     let text = place.ok("fresh model --item i1 --fdr 0.3 -n 2");
-    assert!(text.contains("are flagged as fresh to i1") && text.contains("At most 30 %"), "{text}");
+    assert!(text.contains("users flagged as fresh to i1") && text.contains("At most 30 %"), "{text}");
     // A rate so low that no p-value is low enough: nobody, and why.
     let text = place.ok("fresh model --item i1 --fdr 0.0001");
     assert!(text.contains("0 of 200 users") && text.contains("No p-value here can be below"), "{text}");

@@ -76,9 +76,18 @@ fn machines_get_json_wherever_they_ask_for_it() {
         assert_eq!(said["out"], "f.csv", "{args}");
         assert!(said["rows"].as_u64() > Some(1), "{args}");
     }
-    for args in
-        ["inspect nowhere --json", "score model --json --frob", "fresh model --all -o f.csv --fdr 2 --json"]
-    {
+    // A table on stdout has stdout for itself.
+    let log = "eval model log.csv -o -";
+    let rows = lines(place.ok(&format!("{log} --json")));
+    assert!(rows[0]["item_id"].is_string() && rows[0]["auc"].is_number(), "{rows:?}");
+    let (table, header) = (place.ok(log), "item_id,held_out_exposures,auc,exposure_auc");
+    assert!(table.lines().count() == rows.len() + 1 && table.starts_with(header), "{table}");
+    for args in [
+        "--json",
+        "inspect nowhere --json",
+        "score model --json --frob",
+        "fresh model --all -o f.csv --fdr 2 --json",
+    ] {
         let ran = place.run(args);
         let said: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
         assert!(ran.code == 2 && said["error"].is_string() && ran.out.is_empty(), "{args}: {}", ran.err);

@@ -25,7 +25,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 fn inputs() -> Place {
     let place = trained();
     let users = "user_id,item_id\n1,a\n2,b\n";
-    let quick = "--epochs 2 --set seed_epochs=2 --set hidden=8 --set seed_tasks=4 --factors 4";
+    let quick = "--epochs 2 --set seed_epochs=2 --set hidden=8 --set seed_tasks=4 --set factors=4";
     place.ok(&format!("train log.csv --out learned {quick}"));
     let log = fs::read(place.path("log.csv")).unwrap();
     let lists = "user_id,item_id,relevance\n1,a,1\n1,b,2\n";
@@ -146,5 +146,5 @@ fn reading_and_writing_beside_each_other_is_fine() {
     place.ok("score learned pairs.csv -o scores.csv");
     place.ok("score learned pairs/a.csv -o pairs/scores.csv");
     place.ok("items add learned log.csv --out learned");
-    place.ok("train logs --out logs/model --report logs/report.html --epochs 1 --set seed_epochs=1 --set hidden=8 --factors 4");
+    place.ok("train logs --out logs/model --report logs/report.html --epochs 1 --set seed_epochs=1 --set hidden=8 --set factors=4");
 }

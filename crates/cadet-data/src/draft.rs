@@ -23,10 +23,7 @@ pub struct Draft {
 impl Draft {
     /// Begins a file, and returns what to write to. A file that it replaces hands its rights on.
     pub fn begin(path: &Path) -> Result<(Draft, File)> {
-        let target = match path.is_symlink() {
-            true => fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
-            false => path.to_owned(),
-        };
+        let target = target(path);
         let folder = folder(&target);
         if !folder.is_dir() {
             let folder = folder.display();
@@ -59,6 +56,13 @@ impl Draft {
         let _ = File::open(folder(&target)).and_then(|folder| folder.sync_all());
         Ok(())
     }
+}
+
+/// Where writing to a path leads: a link may point to what is not there yet.
+pub fn target(path: &Path) -> PathBuf {
+    let pointed = || Some(folder(path).join(fs::read_link(path).ok()?));
+    let there = if path.is_symlink() { fs::canonicalize(path).ok().or_else(pointed) } else { None };
+    there.unwrap_or_else(|| path.to_owned())
 }
 
 fn folder(path: &Path) -> &Path {
@@ -135,5 +139,9 @@ mod tests {
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "new");
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_file(&real).unwrap();
+        write(&link, "made");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&real).unwrap(), "made");
     }
 }

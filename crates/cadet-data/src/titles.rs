@@ -5,11 +5,11 @@ use std::path::Path;
 use cadet::{At, Error, Ids, Result};
 
 use crate::rows::{self, Cell};
-use crate::skipped::{Skipped, no_column, one_column};
+use crate::skipped::{Fault, Reason, Skipped, clip, no_column, one_column};
 
 const TITLE: &str = "title";
 
-/// The items of a file, and what each is called; of an item that stands twice the first title counts.
+/// The items of a file, and what each is called. A row that gives an item a second title is a bad one.
 #[derive(Debug, Default)]
 pub struct Titles {
     /// The items.
@@ -22,12 +22,28 @@ pub struct Titles {
 
 /// Reads titles from CSV, NDJSON or Parquet; `column` holds the items' ids.
 pub fn read_titles(path: &Path, column: &str, skip_bad: bool) -> Result<Titles> {
+    read(path, column, true, skip_bad)
+}
+
+/// The same, where a file may have no titles.
+pub fn read_catalogue(path: &Path, column: &str, skip_bad: bool) -> Result<Titles> {
+    let found = read(path, column, false, skip_bad)?;
+    match found.items.is_empty() {
+        true => Err(Error::data(path, At::File, "no rows: expected at least one id")),
+        false => Ok(found),
+    }
+}
+
+fn read(path: &Path, column: &str, needs_titles: bool, skip_bad: bool) -> Result<Titles> {
     let mut found = Titles::default();
     let mut choose = |names: &[String]| {
         let item =
             one_column(path, column, names)?.ok_or_else(|| no_column(path, column, "item_col", names))?;
-        let none = || Error::data(path, At::File, "no column title: expected items' ids and their titles");
-        Ok(vec![item, one_column(path, TITLE, names)?.ok_or_else(none)?])
+        match one_column(path, TITLE, names)? {
+            Some(title) => Ok(vec![item, title]),
+            None if !needs_titles => Ok(vec![item]),
+            None => Err(Error::data(path, At::File, "no column title: expected items' ids and their titles")),
+        }
     };
     let mut each = |_: At, cells: &[Cell<'_>]| {
         let mut digits = String::new();
@@ -38,13 +54,26 @@ pub fn read_titles(path: &Path, column: &str, skip_bad: bool) -> Result<Titles> 
         if stays {
             found.items.promote();
         }
-        if found.items.intern(id)? as usize == found.titles.len() {
-            found.titles.push(match cells[1] {
-                Cell::Str(text) | Cell::Text(text, _) => text.to_owned(),
-                // A title such as 1917 may have been read as a number.
-                Cell::Int(number) => number.to_string(),
-                _ => String::new(),
-            });
+        let title = match cells.get(1) {
+            Some(Cell::Str(text) | Cell::Text(text, _)) => (*text).to_owned(),
+            // A title such as 1917 may have been read as a number.
+            Some(Cell::Int(number)) => number.to_string(),
+            _ => String::new(),
+        };
+        let item = found.items.intern(id)? as usize;
+        let Some(first) = found.titles.get_mut(item) else {
+            found.titles.push(title);
+            return Ok(Ok(()));
+        };
+        if first.is_empty() {
+            *first = title;
+        } else if !title.is_empty() && *first != title {
+            let (first, title) = (clip(first), clip(&title));
+            let what = format!(
+                "item {} is called {first} above, and {title} here: keep one title",
+                found.items.name(item as u32)
+            );
+            return Ok(Err(Fault::new(Reason::Duplicate, what)));
         }
         Ok(Ok(()))
     };

@@ -39,6 +39,8 @@ pub struct UserTable {
     pub ids: Ids,
     /// Their features, columns named.
     pub features: Instances,
+    /// Where in the file each user stands.
+    pub places: Vec<At>,
     /// The columns of the file that they came from: as many as features, or the one vector column.
     pub columns: Vec<String>,
     /// The rows that were left out.
@@ -119,7 +121,8 @@ impl<'a> Reading<'a> {
             false => columns.clone(),
         };
         let features = Instances::new(found.width, found.values)?.with_names(names)?;
-        Ok(UserTable { path: path.to_owned(), ids: found.ids, features, columns, skipped })
+        let (ids, places) = (found.ids, found.places);
+        Ok(UserTable { path: path.to_owned(), ids, features, places, columns, skipped })
     }
 }
 

@@ -109,7 +109,9 @@ impl TableWriter {
             }
             (_, sink) => Out::Text(pack(path, packing, sink)?, format),
         };
-        let mut writer = TableWriter { path: path.to_owned(), layout, out, rows: 0, draft };
+        // For errors alone.
+        let shown = if is_dash(path) { Path::new("stdout") } else { path };
+        let mut writer = TableWriter { path: shown.to_owned(), layout, out, rows: 0, draft };
         writer.header()?;
         Ok(writer)
     }

@@ -65,9 +65,9 @@ fn chosen(args: &Audience, users: &Users) -> Result<Chosen> {
     }
     if chosen.unknown() > 0 {
         tracing::warn!(
-            "{} of {} users in {} are unknown to the model",
+            "unknown to the model: {} of {} in {}",
             output::count(chosen.unknown()),
-            output::count(ids.len()),
+            output::many(ids.len(), "user"),
             path.display()
         );
     }
@@ -116,8 +116,8 @@ fn all(
     if global.json {
         return output::print_json(&json!({"out": path.to_string_lossy(), "items": items, "rows": rows}));
     }
-    let (rows, items) = (output::count(rows), output::count(items));
-    output::print(&format!("{rows} users of {items} items: {}", path.display()))
+    let (rows, items) = (output::many(rows, "user"), output::many(items, "item"));
+    output::print(&format!("{rows} of {items}: {}", path.display()))
 }
 
 fn in_file<'a>(args: &'a Audience, rows: &'a [Row<'a>]) -> Sheet<'a> {

@@ -9,6 +9,7 @@ use cadet::log::{Built, Cut, Future, LogBuilder, LogOptions};
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::{At, Error, Exposures, Ids, Instances, fit};
+use cadet_data::source::is_dash;
 use cadet_data::time::{self, iso};
 use cadet_data::{ReadOptions, read_exposures_into};
 use serde_json::json;
@@ -17,7 +18,7 @@ use super::eval::{given, of_data, text, write_items};
 use super::train::Watcher;
 use super::{columns, verdict};
 use crate::args::{Eval, Global};
-use crate::output::{self, count};
+use crate::output::{self, many};
 use crate::settings::Usage;
 
 /// Trains a model with the settings (and the users' features) of `model` on what happened before the cut, and measures
@@ -57,10 +58,8 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         return Err(Error::config("--by-time", "the data were not split").into());
     };
     if tally.users_without_features > 0 {
-        tracing::warn!(
-            "{} users have no features and are left out: give --users",
-            count(tally.users_without_features)
-        );
+        let left = many(tally.users_without_features, "user");
+        tracing::warn!("left out {left} without features: give --users");
     }
     if log.exposures.is_empty() || future.is_empty() {
         let what = format!(
@@ -87,7 +86,10 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         .map_err(|e| of_data(e.into(), args))?;
     let verdict = Judgement::of(fitted.has_signal(), Some(&found), &[], None);
     if let Some(path) = &args.out {
-        write_items(path, &args.log.item_col, &fitted.items().to_ids(), &found.items)?;
+        write_items(path, &args.log.item_col, &fitted.items().to_ids(), &found.items, global)?;
+        if is_dash(path) {
+            return Ok(());
+        }
     }
     let untrained =
         future.audiences().filter(|(t, a)| !fitted.is_trained(*t) && !a.instances.is_empty()).count();
@@ -108,13 +110,13 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
     }
     let mut shown = verdict::verdict(&verdict);
     shown += &format!(
-        "\nTrained on {} exposures before {}, measured on {} new pairs from then on.\n\
-         Left out: {} items that had no exposure to train on, {} users without a past to learn features from.\n\n",
-        count(past.len()),
+        "\nTrained on {} before {}, measured on {} from then on.\n\
+         Left out: {} without an exposure to train on, {} without a past to learn features from.\n\n",
+        many(past.len(), "exposure"),
         iso(from),
-        count(targets.len()),
-        count(untrained),
-        count(without_past),
+        many(targets.len(), "new pair"),
+        many(untrained, "item"),
+        many(without_past, "user"),
     );
     shown += &text(&found, &[]).replacen("held-out users", "users active in the future", 1);
     if let Some(auc) = before.as_ref().and_then(|m| m.auc) {

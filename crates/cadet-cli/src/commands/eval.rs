@@ -13,14 +13,14 @@ use cadet::log::{Log, LogBuilder, LogOptions};
 use cadet::metrics::Summary;
 use cadet::model::{Model, Standing};
 use cadet::{At, Error, IdRef, Ids, Instances, Names, TaskId, store};
-use cadet_data::{
-    Kind, LabelColumn, Labels, ReadOptions, TableWriter, Values, movielens, read_exposures_into, read_labels,
-};
+use cadet_data::source::is_dash;
+use cadet_data::{LabelColumn, Labels, ReadOptions, movielens, read_exposures_into, read_labels};
 use serde_json::json;
 
 use super::{columns, users, verdict};
 use crate::args::{Eval, Global};
 use crate::output;
+use crate::sheet::{Sheet, Table};
 
 pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
@@ -45,13 +45,19 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let log = builder.finish()?;
     let held = hold_out(&model, &log, args)?;
     let measured = measured(&model, &held);
+    let bar = output::bar("measuring", None);
     let found = held.evaluate(&model, &log, &measured, seed).map_err(|e| of_data(e, args))?;
+    bar.finish_and_clear();
     let labels = match &args.labels {
         Some(path) => label_aucs(&model, &log, &held, &measured, path, &args.log.user_col)?,
         None => Vec::new(),
     };
     if let Some(path) = &args.out {
-        write_items(path, &args.log.item_col, &log.items, &found.items)?;
+        write_items(path, &args.log.item_col, &log.items, &found.items, global)?;
+        // With the table itself on stdout there is no room for anything else.
+        if is_dash(path) {
+            return Ok(());
+        }
     }
     let verdict = Judgement::of(model.has_signal(), Some(&found), &[], None);
     if global.json {
@@ -166,10 +172,8 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
         let without: Vec<u32> =
             (known..log.users.len() as u32).filter(|u| keep[*u as usize] && !has(*u)).collect();
         if !without.is_empty() {
-            tracing::warn!(
-                "{} users are new and have no features: give --users",
-                output::count(without.len())
-            );
+            let new = output::many(without.len(), "new user");
+            tracing::warn!("left out {new} without features: give --users");
             without.iter().for_each(|u| keep[*u as usize] = false);
         }
     }
@@ -186,7 +190,7 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
     };
     let what = match model.manifest().refitted {
         true => {
-            "every user in it was trained on, by --refit: `cadet inspect` has what was measured before; give data of other users"
+            "every user in it was trained on, by the setting refit: `cadet inspect` has what was measured before; give data of other users"
         }
         false => {
             "every user in it was trained on: train with the setting test above 0, or give data of other users"
@@ -265,20 +269,21 @@ fn label_aucs(
     Ok(found)
 }
 
-pub(crate) fn write_items(path: &Path, item_col: &str, ids: &Ids, items: &[ItemAuc]) -> Result<()> {
-    let columns = [
-        (item_col, Kind::Id),
-        ("held_out_exposures", Kind::U32),
-        ("auc", Kind::F64),
-        ("exposure_auc", Kind::F64),
-    ];
-    let mut writer = TableWriter::create(path, None, &columns)?;
-    let names: Vec<IdRef<'_>> = items.iter().map(|i| ids.name(i.task.0)).collect();
-    let sizes: Vec<u32> = items.iter().map(|i| i.exposures as u32).collect();
-    let aucs: Vec<f64> = items.iter().map(|i| i.auc).collect();
-    let population: Vec<f64> = items.iter().map(|i| i.against_population).collect();
-    writer.write(&[Values::Id(&names), Values::U32(&sizes), Values::F64(&population), Values::F64(&aucs)])?;
-    Ok(writer.finish()?)
+pub(crate) fn write_items(
+    path: &Path,
+    item_col: &str,
+    ids: &Ids,
+    items: &[ItemAuc],
+    global: &Global,
+) -> Result<()> {
+    let sheet = Sheet::default()
+        .ids(item_col, items.iter().map(|i| ids.name(i.task.0)))
+        .counts("held_out_exposures", items.iter().map(|i| i.exposures as u32))
+        .doubles("auc", items.iter().map(|i| i.against_population))
+        .doubles("exposure_auc", items.iter().map(|i| i.auc));
+    let mut table = Table::create(path, &sheet, global)?;
+    table.write(&sheet)?;
+    table.finish().map(drop)
 }
 
 /// What users get by how much is known of them.
@@ -308,9 +313,9 @@ fn by_activity(found: &Evaluation) -> String {
 
 pub(crate) fn text(found: &Evaluation, labels: &[LabelAuc]) -> String {
     let mut text = format!(
-        "{} held-out users, {} exposures to items the model knows.\n\n",
-        output::count(found.users),
-        output::count(found.exposures)
+        "{}, {} to items the model knows.\n\n",
+        output::many(found.users, "held-out user"),
+        output::many(found.exposures, "exposure")
     );
     text += &verdict::measures(found, &[], None);
     let sizes: Vec<Vec<String>> = found

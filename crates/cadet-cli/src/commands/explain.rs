@@ -20,7 +20,7 @@ const SEEDS: &str = "Seed tasks that answer to the item's audience";
 
 /// A pair, taken apart and named.
 pub(crate) struct Explained<'a> {
-    model: &'a Model,
+    pub(crate) model: &'a Model,
     pub(crate) pair: ask::Explained<'a>,
     /// Every part with what it is called, by kind.
     pub(crate) kinds: Vec<Kind>,
@@ -138,11 +138,12 @@ fn text(explained: &Explained<'_>, count: usize) -> String {
     let item = explained.item();
     let verdict = explained.verdict();
     let mut text = format!(
-        "{user} and {item}: familiarity {:+.3} (quantile {:.3}, p-value {:.3}), seen {times_seen} times{}.\n\
+        "{user} and {item}: familiarity {:+.3} (quantile {:.3}, p-value {:.3}), seen {}{}.\n\
          A user like this is {} as common among the item's audience as in the population.\n\n",
         verdict.familiarity,
         verdict.quantile,
         verdict.p_value,
+        output::many(*times_seen, "time"),
         last_seen.map(|last| format!(", last {}", iso(last))).unwrap_or_default(),
         times(verdict.familiarity),
     );

@@ -91,9 +91,9 @@ fn why_nobody(found: &Fresh<'_>, rate: f64) -> String {
 
 fn text(found: &Fresh<'_>, label: &str, rule: Rule, most: usize) -> String {
     let mut text = format!(
-        "{} of {} users are flagged as fresh to {}.\n",
+        "{} of {} flagged as fresh to {}.\n",
         output::count(found.users.len()),
-        output::count(found.tested),
+        output::many(found.tested, "user"),
         label,
     );
     if let Rule::FalseDiscovery(rate) = rule {

@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use cadet::arrive::{Added, Arrivals, arrive, fine_tune};
-use cadet::learn::trainer::Watch;
+use cadet::learn::trainer::{Signal, Watch};
 use cadet::log::{Built, LogBuilder, LogOptions, Tally};
 use cadet::model::{Model, Standing};
 use cadet::{IdRef, Ids, Instances, TaskId, store};
-use cadet_data::{Read, ReadOptions, SourceInfo, read_exposures_into, read_ids};
+use cadet_data::{Read, ReadOptions, SourceInfo, Titles, read_catalogue, read_exposures_into};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::{columns, users};
@@ -24,12 +25,12 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     warn_changed(&model, users.as_ref());
     let Read { mut log, tally, report } = read(args, &model, users.as_ref().map(|(ids, _)| ids))?;
     log.sources.extend(args.items.iter().chain(&args.users).map(|path| path.display().to_string()));
-    if let Some(path) = &args.items {
-        let (listed, skipped) = read_ids(path, &args.log.item_col, "item_col", args.log.skip_bad)
-            .map_err(|e| args.log.hint(e))?;
-        output::warn_skipped(&skipped);
-        for item in 0..listed.len() as u32 {
-            log.items.intern(listed.name(item))?;
+    let listed = args.items.as_ref().map(|path| read_catalogue(path, &args.log.item_col, args.log.skip_bad));
+    let listed = listed.transpose().map_err(|e| args.log.hint(e))?;
+    if let Some(listed) = &listed {
+        output::warn_skipped(&listed.skipped);
+        for item in 0..listed.items.len() as u32 {
+            log.items.intern(listed.items.name(item))?;
         }
         log.exposures = log.exposures.widened(log.items.len(), log.users.len());
     }
@@ -42,6 +43,9 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     };
     let users = users.as_ref().map(|(ids, features)| (ids, features));
     let (mut model, added) = arrive(&model, Arrivals { log: &log, users })?;
+    if let Some(listed) = &listed {
+        model = with_titles(&model, listed)?;
+    }
     news.warn(&added);
     if tally.unknown_user_rows > 0 {
         model = model.with_manifest(|m| {
@@ -52,7 +56,8 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     let mut tuned = None;
     if let Some(epochs) = args.fine_tune.filter(|n| *n > 0) {
         output::listen_for_ctrl_c("stopping after this batch and keeping the best pass");
-        match fine_tune(&model, &added_items(&model), epochs, &mut Stop)? {
+        let bar = output::bar("refining", Some(1));
+        match fine_tune(&model, &added_items(&model), epochs, &mut Tuning(bar))? {
             Some((refined, history)) => (model, tuned) = (refined, Some(history)),
             None => tracing::warn!(
                 "no added item has an exposure to a user that may be trained on: nothing to fine-tune"
@@ -210,15 +215,34 @@ fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Read> {
     Ok(Read { log, tally, report })
 }
 
+/// With the titles of a catalogue, which is newer than those that the model has.
+fn with_titles(model: &Model, listed: &Titles) -> Result<Model> {
+    let own = |item: u32| model.title(TaskId(item)).unwrap_or_default().to_owned();
+    let mut titles: Vec<String> = (0..model.items().len() as u32).map(own).collect();
+    for (row, title) in (0u32..).zip(&listed.titles).filter(|(_, title)| !title.is_empty()) {
+        if let Some(item) = model.items().get(listed.items.name(row)) {
+            titles[item as usize].clone_from(title);
+        }
+    }
+    let any = titles.iter().any(|title| !title.is_empty());
+    Ok(if any { model.with_titles(titles)? } else { model.clone() })
+}
+
 fn added_items(model: &Model) -> Vec<TaskId> {
     model.scored().into_iter().filter(|t| model.standing(*t) == Standing::Added).collect()
 }
 
-/// Listens for Ctrl-C.
-struct Stop;
+/// Shows progress and listens for Ctrl-C.
+struct Tuning(ProgressBar);
 
-impl Watch for Stop {
+impl Watch for Tuning {
     fn stopped(&mut self) -> bool {
         output::asked_to_stop()
+    }
+
+    fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> Signal {
+        self.0.set_length(epochs.saturating_mul(of) as u64);
+        self.0.set_position((epoch - 1).saturating_mul(of).saturating_add(done) as u64);
+        if output::asked_to_stop() { Signal::Stop } else { Signal::Continue }
     }
 }

@@ -25,7 +25,7 @@ use cadet::{At, Error, Hint, IdRef, TaskId, store};
 use cadet_data::Columns;
 
 use crate::args::{self, Command, EventFlags, Items, LogFlags, UserFlags};
-use crate::settings;
+use crate::{output, settings};
 
 /// Finds the names of columns that were not typed: `train` has them from its settings file, others from their model.
 pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
@@ -122,7 +122,7 @@ fn worded<'a>(model: &'a Model, users: &'a UserFlags) -> impl Fn(Error) -> Error
             Status::UntrainedItem => Error::config(
                 "--item",
                 format!(
-                    "{id:?} is in the log, but had too few exposures to be trained on (see --min-exposures): \
+                    "{id:?} is in the log, but had too few exposures to be trained on (the setting min_exposures): \
                      `cadet items add` gives it an embedding"
                 ),
             ),
@@ -157,7 +157,7 @@ fn title<'a>(model: &'a Model, item: IdRef<'_>) -> Option<&'a str> {
 }
 
 /// An item for people: its id, and its title where there is one.
-fn label(model: &Model, item: IdRef<'_>) -> String {
+pub(crate) fn label(model: &Model, item: IdRef<'_>) -> String {
     model.items().get(item).map_or_else(|| item.to_string(), |t| model.label(TaskId(t)))
 }
 
@@ -167,7 +167,8 @@ fn nearest_name(model: &Model, id: &str) -> String {
         .map(|t| names.name(t).to_string())
         .chain((0..names.len().min(100_000) as u32).filter_map(|t| model.title(TaskId(t)).map(str::to_owned)))
         .max_by(|a, b| strsim::jaro_winkler(a, id).total_cmp(&strsim::jaro_winkler(b, id)));
-    format!("the model knows {} items; the nearest name is {:?}", names.len(), nearest.unwrap_or_default())
+    let known = output::many(names.len(), "item");
+    format!("the model knows {known}; the nearest name is {:?}", nearest.unwrap_or_default())
 }
 
 /// How many rows have which status.

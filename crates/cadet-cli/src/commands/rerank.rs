@@ -89,16 +89,16 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
         }));
     }
     for (status, n) in statuses.iter().filter(|(status, n)| *status != Status::Ok && *n > 0) {
-        tracing::warn!("{} of {} rows have status {status}", output::count(n), output::count(rows));
+        tracing::warn!("status {status}: {} of {}", output::count(n), output::many(rows, "row"));
     }
     let shown = |f: fn(&Means) -> Option<f64>| -> Vec<String> {
         [f(&before), f(&after)].map(|f| f.map_or("none".into(), |f| format!("{f:.3}"))).to_vec()
     };
     let row = |name: &str, f: fn(&Means) -> Option<f64>| [vec![name.to_owned()], shown(f)].concat();
     let text = format!(
-        "{} lists reranked, {} rows: {}\n\nThe first {FIRST} places on average:\n\n{}",
-        output::count(lists.len()),
-        output::count(rows),
+        "{} reranked, {}: {}\n\nThe first {FIRST} places on average:\n\n{}",
+        output::many(lists.len(), "list"),
+        output::many(rows, "row"),
         args.out.display(),
         output::table(
             &["", "by relevance", "reranked"],

@@ -81,12 +81,12 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     }
     for (status, n) in statuses.iter().filter(|(s, n)| ![Status::Ok, Status::NoSignal].contains(s) && *n > 0)
     {
-        tracing::warn!("{} of {} pairs have status {status}", output::count(n), output::count(total));
+        tracing::warn!("status {status}: {} of {}", output::count(n), output::many(total, "pair"));
     }
     if is_dash(&args.out) {
         return Ok(());
     }
-    output::print(&format!("{} pairs scored: {}", output::count(total), args.out.display()))
+    output::print(&format!("{} scored: {}", output::many(total, "pair"), args.out.display()))
 }
 
 fn order(args: &Score) -> ask::Order {

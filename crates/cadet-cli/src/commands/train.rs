@@ -112,15 +112,15 @@ fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
     output::warn_skipped(&report.skipped);
     let repeated = builder.tally().repeated;
     if repeated > 0 {
-        tracing::warn!("left out {} rows whose event_id was there before", output::count(repeated));
+        tracing::warn!("left out {} whose event_id was there before", output::many(repeated, "row"));
     }
     read_features(&mut builder, args)?;
     let Built { log, tally, .. } = builder.build().map_err(|e| of_users(e, args))?;
     if tally.users_without_features > 0 {
         tracing::warn!(
-            "left out {} exposures of {} users without features in {}",
-            output::count(tally.pairs_without_features),
-            output::count(tally.users_without_features),
+            "left out {} of {} without features in {}",
+            output::many(tally.pairs_without_features, "exposure"),
+            output::many(tally.users_without_features, "user"),
             args.users.as_deref().unwrap_or(Path::new("-")).display()
         );
     }
@@ -138,6 +138,9 @@ fn read_features(builder: &mut LogBuilder, args: &Train) -> Result<()> {
         UserOptions { user: args.log.user_col.clone(), columns, trained: false, skip_bad: args.log.skip_bad };
     let table = read_users(path, &options).map_err(|e| args.log.hint(e))?;
     output::warn_skipped(&table.skipped);
+    for extreme in table.extremes() {
+        tracing::warn!("{} {extreme}", path.display());
+    }
     builder.users(table.ids, table.features)?;
     builder.feature_columns(table.columns);
     builder.source(path.display().to_string());
@@ -256,7 +259,13 @@ impl Observe for Watcher {
         let checkpoint = Checkpoint::of(out, about);
         match (self.resume, checkpoint.exists()) {
             (true, false) => tracing::warn!("nothing to resume beside {}: starting anew", out.display()),
-            (false, true) => checkpoint.remove()?,
+            (false, true) => {
+                tracing::warn!(
+                    "{}, where an interrupted run left off, goes: it was to go on from with --resume",
+                    checkpoint.folder().display()
+                );
+                checkpoint.remove()?;
+            }
             _ => {}
         }
         self.checkpoint = Some(checkpoint);
@@ -289,11 +298,11 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
     let m = model.manifest();
     let mut text = m.verdict.as_ref().map(verdict::verdict).unwrap_or_default();
     text += &format!(
-        "\nTrained on {} exposures ({}) of {} items by {} users ({}).\n",
-        output::count(m.data.exposures),
+        "\nTrained on {} ({}) of {} by {} ({}).\n",
+        output::many(m.data.exposures, "exposure"),
         output::many(m.data.events, "event"),
-        output::count(m.data.items),
-        output::count(m.data.users),
+        output::many(m.data.items, "item"),
+        output::many(m.data.users, "user"),
         features(model),
     );
     let ended = match m.history.end {
@@ -303,7 +312,10 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
     };
     text += &match (m.history.best, m.history.epochs.len()) {
         (0, 0) => "Nothing was trained.\n".to_owned(),
-        (0, tried) => format!("Kept none of {tried} epochs{ended}: none was better than knowing nothing.\n"),
+        (0, tried) => {
+            let tried = output::many(tried, "epoch");
+            format!("Kept none of {tried}{ended}: none was better than knowing nothing.\n")
+        }
         (best, tried) => format!("Kept epoch {best} of {tried}{ended}.\n"),
     };
     if let Some(metrics) = &m.metrics {
@@ -342,10 +354,10 @@ fn summary(model: &Model, out: &Path, previous: Option<&Path>, watch: &Watcher) 
 fn features(model: &Model) -> String {
     let m = model.manifest();
     match model.factors() {
-        None => format!("{} features each", m.data.features),
+        None => format!("{} each", output::many(m.data.features, "feature")),
         Some(_) if !m.signal && m.reliability.iter().all(|(_, z)| *z <= 3.0) => {
             "no feature stands out from chance".into()
         }
-        Some(_) => format!("{} features each, learned", m.data.features),
+        Some(_) => format!("{} each, learned", output::many(m.data.features, "feature")),
     }
 }

@@ -77,8 +77,12 @@ fn folded_in(model: &Model, flags: &UserFlags, log: &LogFlags) -> Result<Users> 
     let mut builder = LogBuilder::new(options);
     let files =
         ReadOptions { columns: columns(log, &flags.events), skip_bad: log.skip_bad, may_be_empty: true };
-    let report =
-        read_exposures_into(&mut builder, &flags.exposures, &files, &|_| {}).map_err(|e| log.hint(e))?;
+    let bar = output::bar("reading", None);
+    let report = read_exposures_into(&mut builder, &flags.exposures, &files, &|p| {
+        bar.set_message(format!("{} rows", output::count(p.rows)));
+    })
+    .map_err(|e| log.hint(e))?;
+    bar.finish_and_clear();
     output::warn_skipped(&report.skipped);
     let (users, left_out) = Users::with_exposures(model, &builder.finish()?)?;
     let reasons = [
