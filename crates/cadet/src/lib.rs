@@ -4,19 +4,23 @@
 //! likely a user is in its audience than in the population, `log q_t(x)/p(x)`. High is common, low is fresh.
 //!
 //! ```
-//! use cadet::ask::{Scorer, Users};
-//! use cadet::{TaskId, fit, learn::trainer::Unwatched, settings::Settings, worlds::synth::WorldConfig};
+//! use cadet::{IdRef, ask::Ask, store};
 //!
 //! # fn main() -> cadet::Result<()> {
-//! // A small world whose truth is known stands in for a log.
-//! let world = WorldConfig { users: 300, items: 20, exposures: 4_000, ..WorldConfig::default() }.make()?;
-//! let settings = Settings { epochs: 3, seed_epochs: 3, ..Settings::default() };
-//! let model = fit(world.log()?, &settings, &mut Unwatched)?;
-//!
-//! let scorer = Scorer::new(Users::of(&model));
-//! let verdicts = scorer.verdicts(TaskId(7), &scorer.users().all())?;
-//! let freshest = verdicts.iter().min_by(|a, b| a.familiarity.total_cmp(&b.familiarity)).unwrap();
-//! assert!(freshest.quantile < 0.1);
+//! # let world = cadet::worlds::synth::WorldConfig { users: 300, items: 20, exposures: 4_000, ..Default::default() }.make()?;
+//! # let settings = cadet::settings::Settings { epochs: 3, seed_epochs: 3, ..Default::default() };
+//! # let trained = cadet::fit(world.log()?, &settings, &mut cadet::learn::trainer::Unwatched)?;
+//! # let folder = tempfile::tempdir().unwrap();
+//! # std::env::set_current_dir(folder.path()).unwrap();
+//! # store::save(&trained, "model".as_ref())?;
+//! let model = store::load("model".as_ref())?; // a folder that `cadet train` left
+//! let ask = Ask::new(&model);
+//! for row in ask.score(&[(IdRef::Int(17), IdRef::Str("item-0007")), (IdRef::Int(17), IdRef::Str("new"))])? {
+//!     match row.verdict {
+//!         Some(v) => println!("{} and {}: familiarity {:+.2}, p {:.3}", row.user, row.item, v.familiarity, v.p_value),
+//!         None => println!("{} and {}: {}", row.user, row.item, row.status),
+//!     }
+//! }
 //! # Ok(())
 //! # }
 //! ```

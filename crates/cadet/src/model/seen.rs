@@ -35,7 +35,8 @@ pub struct Seen {
 impl From<Exposures> for Seen {
     fn from(log: Exposures) -> Self {
         let sizes: Vec<u32> = log.audiences().map(|(_, a)| a.instances.len() as u32).collect();
-        let masses: Vec<f64> = (0..log.task_count() as u32).map(|t| log.mass(TaskId(t))).collect();
+        // Nothing adds up to -0, which + 0 makes 0.
+        let masses: Vec<f64> = (0..log.task_count() as u32).map(|t| log.mass(TaskId(t)) + 0.0).collect();
         Self {
             sizes: Rows::new(1, &sizes),
             masses: Rows::new(1, &masses),
@@ -173,8 +174,8 @@ impl Seen {
                 seen.masses.row_mut(*item)[0] += f64::from(exposure.weight);
             } else if last.replace(*item) != Some(*item) {
                 // In the order in which a reader of the folder adds them up.
-                let mass = seen.audience(TaskId(*item)).map(|(_, e)| f64::from(e.weight)).sum();
-                seen.masses.row_mut(*item)[0] = mass;
+                let mass = seen.audience(TaskId(*item)).map(|(_, e)| f64::from(e.weight)).sum::<f64>();
+                seen.masses.row_mut(*item)[0] = mass + 0.0;
             }
         }
         seen
