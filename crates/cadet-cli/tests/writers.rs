@@ -67,6 +67,17 @@ fn a_second_writer_is_told_who_is_first_and_goes_on_when_that_one_dies() {
     assert_eq!(hidden(&place), Vec::<String>::new());
 }
 
+/// Where the file system cannot exchange two folders, a kill between two renames leaves the name without one.
+#[test]
+fn a_model_that_a_killed_writer_moved_away_is_added_to_in_place() {
+    let place = trained();
+    place.write("new.csv", "user_id,item_id\n1,new\n2,new\n");
+    fs::rename(place.path("model"), place.path(".model.cadet-old-77")).unwrap();
+    place.ok("items add model new.csv --out model");
+    assert!(place.ok("inspect model").contains("25, 24 trained"));
+    assert_eq!(hidden(&place), Vec::<String>::new());
+}
+
 #[test]
 fn a_training_keeps_the_model_that_it_replaces() {
     let place = trained();

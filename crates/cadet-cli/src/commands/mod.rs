@@ -42,7 +42,11 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
         Command::User(args) => (&args.model, &mut args.log, &mut args.users.events),
         Command::Explain(args) => (&args.model, &mut args.log, &mut args.users.events),
         Command::Eval(args) => (&args.model, &mut args.log, &mut args.events),
-        Command::Items(Items::Add(args)) => (&args.model, &mut args.log, &mut args.events),
+        Command::Items(Items::Add(args)) => {
+            // A writer that was killed may have left the model under another name, and the next claim puts it back.
+            drop(store::Claim::take(&args.out)?);
+            (&args.model, &mut args.log, &mut args.events)
+        }
         Command::Demo(_) | Command::Simulate(_) | Command::Similar(_) | Command::Inspect(_) => return Ok(()),
     };
     log.fill(events, store::load_manifest(model)?.data.columns);
