@@ -231,7 +231,7 @@ fn arrivals(model: &Model, calls: usize, items: usize, new: bool) -> Result<(f64
     for call in 0..calls {
         let users: Vec<i64> = (0..100).map(|_| rng.below(model.users().len()) as i64).collect();
         // As people are shown things: the popular ones most. Every tenth event is of a new item.
-        let mut item = |event: usize| match new && event % 10 == 0 {
+        let mut item = |event: usize| match new && event.is_multiple_of(10) {
             true => (1_000_000_000 + call % 50) as i64,
             false => (items as f64 * rng.unit().powi(2)) as i64,
         };
