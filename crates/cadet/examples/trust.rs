@@ -7,9 +7,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cadet::ask::measure::on_new_users;
 use cadet::ask::{Scorer, Users};
 use cadet::fit::fit;
-use cadet::judge::evaluate::{HeldOut, Limits, evaluate, on_new_users};
+use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
 use cadet::learn::sampler::Base;
 use cadet::learn::trainer::Unwatched;
 use cadet::log::split::{FeatureSource, SplitRule, Views};

@@ -67,18 +67,23 @@ pub struct Added {
 
 /// A successor of a model that knows what arrived. On an error there is none, and the model is what it was.
 pub fn arrive(model: &Model, arrivals: Arrivals<'_>) -> Result<(Model, Added)> {
-    let Some(pre) = model.pre_embedding() else {
-        let why = "this model has no pre-embedding model, which places new items: train one with learned embeddings";
-        return Err(Error::config("items", why));
-    };
     let log = arrivals.log;
     log.check()?;
+    if let Some(event) = log.events.iter().find(|event| model.has_event(**event)) {
+        let why = format!("event number {event} was seen before: build the log with what the model has seen");
+        return Err(Error::config("events", why));
+    }
     let mut parts = Parts::clone(&model.parts);
     let mut added = Added::default();
     let features = newcomers(model, arrivals)?;
     let users = parts.join_users(log, features.as_ref(), &mut added)?;
     let items = parts.join_items(log, &mut added)?;
     let exposures = numbered(log, &users, &items, &mut added)?;
+    if added.unknown_user_events > 0 && !log.events.is_empty() {
+        let why = "nothing is known of some users of a log whose events have ids: build it with known users only, so that \
+                   these events count when they come again";
+        return Err(Error::config("users", why));
+    }
     let old = &model.parts;
     for ((item, user), exposure) in &exposures {
         let before = old.seen.get(*user, TaskId(*item));
@@ -94,7 +99,19 @@ pub fn arrive(model: &Model, arrivals: Arrivals<'_>) -> Result<(Model, Added)> {
 
     parts.seen = parts.seen.with(&exposures, parts.items.len(), parts.users.len());
     let moved = parts.move_users(old, features, &exposures)?;
-    let placed = Placing { pre, old, moved: &moved }.place(&mut parts, &exposures, &mut added)?;
+    let unplaced = parts.unplaced(old);
+    let placed = match model.pre_embedding() {
+        Some(pre) => {
+            Placing { pre, old, moved: &moved, unplaced }.place(&mut parts, &exposures, &mut added)?
+        }
+        None if unplaced.iter().all(|t| (t.0 as usize) < old.items.len() && !seen_items.contains(&t.0)) => {
+            Vec::new()
+        }
+        None => {
+            let why = "this model has no pre-embedding model, which places new items: train one with learned embeddings";
+            return Err(Error::config("items", why));
+        }
+    };
     parts.finish(placed, &mut added)?;
     parts.events.add(&log.events);
     let manifest = Arc::make_mut(&mut parts.manifest);
@@ -247,8 +264,20 @@ impl Parts {
         Ok(moved)
     }
 
+    /// Items without sums that were not trained, ascending.
+    fn unplaced(&self, old: &Parts) -> Vec<TaskId> {
+        let known = old.items.len();
+        // Once all are placed, none but the new ones can be missing.
+        let first = if old.trained_count() + old.states.len() == known { known } else { 0 };
+        let all = (first as u32..self.items.len() as u32).map(TaskId);
+        all.filter(|t| self.standing(*t) == Standing::Untrained).collect()
+    }
+
     /// Quantiles and p-values of items that were placed, and of new ones that nobody saw.
     fn finish(&mut self, placed: Vec<TaskId>, added: &mut Added) -> Result<()> {
+        if placed.is_empty() && added.empty.is_empty() {
+            return Ok(());
+        }
         let empty = added.empty.iter();
         for task in placed.iter().chain(empty) {
             let group = self.nearest_group(*task);
@@ -298,10 +327,13 @@ struct Placing<'a> {
     old: &'a Parts,
     /// Users whose features moved, ascending.
     moved: &'a [u32],
+    /// Items without sums, ascending: new ones, and such as were too small to be trained on and are placed as soon as
+    /// anything comes.
+    unplaced: Vec<TaskId>,
 }
 
 /// What users add to the sums of items: the trunk's numbers, and where they stand on the axes.
-struct Rows {
+struct Summands {
     users: Vec<u32>,
     width: usize,
     trunk: Vec<f32>,
@@ -309,7 +341,7 @@ struct Rows {
     stands: Vec<f32>,
 }
 
-impl Rows {
+impl Summands {
     fn of(users: BTreeSet<u32>, pre: &crate::model::PreEmbedding, parts: &Parts) -> Result<Self> {
         let (x_width, axes) = (parts.features.width(), parts.ratio.products().axes());
         let users: Vec<u32> = users.into_iter().collect();
@@ -342,11 +374,6 @@ impl Placing<'_> {
         added: &mut Added,
     ) -> Result<Vec<TaskId>> {
         let old = self.old;
-        // Items that were too small to be trained on are placed as soon as anything comes; new ones have no sums either.
-        let unplaced: Vec<TaskId> = (0..parts.items.len() as u32)
-            .map(TaskId)
-            .filter(|t| parts.standing(*t) == Standing::Untrained)
-            .collect();
         // Pairs with items that have sums: those that arrived, and all of users who moved.
         let has_sums = |item: u32| old.states.contains_key(&TaskId(item));
         let mut pairs: BTreeSet<(u32, u32)> = exposures.keys().copied().filter(|p| has_sums(p.0)).collect();
@@ -359,8 +386,8 @@ impl Placing<'_> {
         let was: BTreeSet<u32> =
             pairs.iter().filter(|(t, u)| old.seen.get(*u, TaskId(*t)).is_some()).map(|(_, u)| *u).collect();
         let mut is: BTreeSet<u32> = pairs.iter().map(|(_, user)| *user).collect();
-        unplaced.iter().for_each(|t| is.extend(parts.seen.audience(*t).map(|(user, _)| user)));
-        let (was, is) = (Rows::of(was, self.pre, old)?, Rows::of(is, self.pre, parts)?);
+        self.unplaced.iter().for_each(|t| is.extend(parts.seen.audience(*t).map(|(user, _)| user)));
+        let (was, is) = (Summands::of(was, self.pre, old)?, Summands::of(is, self.pre, parts)?);
         let mut due: BTreeSet<TaskId> = BTreeSet::new();
         for (item, user) in pairs {
             let task = TaskId(item);
@@ -370,7 +397,7 @@ impl Placing<'_> {
             before.into_iter().for_each(|e| state.take_off(e.weight, was.row(user)));
             now.into_iter().for_each(|e| state.add(e.weight, is.row(user)));
         }
-        for task in unplaced {
+        for task in self.unplaced.iter().copied() {
             let state = is.state(&parts.seen, task);
             if state.mass() > 0.0 {
                 due.insert(task);
@@ -399,7 +426,7 @@ impl Parts {
         let Some(pre) = self.pre.clone() else { return Ok(()) };
         let tasks: Vec<TaskId> = self.states.keys().copied().collect();
         let users = tasks.iter().flat_map(|t| self.seen.audience(*t).map(|(user, _)| user)).collect();
-        let rows = Rows::of(users, &pre, self)?;
+        let rows = Summands::of(users, &pre, self)?;
         for task in tasks {
             self.states.insert(task, rows.state(&self.seen, task));
         }
@@ -416,7 +443,8 @@ const FINE_BATCH: usize = 256;
 /// exposures; the net and all other embeddings stay as they are. The best pass on validation users is kept, and passes end
 /// early as training does (`patience`); test users are left alone. `None` where there is nothing to refine.
 ///
-/// A refined embedding stays until its item is seen again: then it is made again from all that was seen.
+/// A refined embedding stays until its item is seen again, or, where features are learned, until a user of its audience
+/// sees anything: then it is made again from all that was seen.
 pub fn fine_tune(
     model: &Model,
     tasks: &[TaskId],

@@ -44,7 +44,9 @@ pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod rng;
+mod rows;
 pub mod settings;
+mod status;
 pub mod store;
 pub mod worlds;
 

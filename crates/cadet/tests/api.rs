@@ -15,7 +15,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if path.is_dir() && name != "kernels" {
             files(&path, found);
-        } else if name.ends_with(".rs") && name != "internals.rs" {
+        } else if name.ends_with(".rs") && name != "internals.rs" && name != "tests.rs" {
             found.push(path);
         }
     }
@@ -83,4 +83,54 @@ fn the_listing_is_what_the_library_has() {
         found == listed,
         "api.txt is not what the library has ({first:?}): list it again with CADET_API=write and look at the diff"
     );
+}
+
+/// From the ground up: a module may know those before it.
+const ORDER: [&str; 19] = [
+    "status",
+    "error",
+    "digest",
+    "rng",
+    "kernels",
+    "linalg",
+    "rows",
+    "log",
+    "metrics",
+    "learn",
+    "judge",
+    "settings",
+    "model",
+    "ask",
+    "arrive",
+    "fit",
+    "store",
+    "worlds",
+    "internals",
+];
+
+#[test]
+fn no_module_knows_one_further_up() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    files(&root, &mut paths);
+    files(&root.join("kernels"), &mut paths);
+    for path in paths {
+        let name = path.strip_prefix(&root).unwrap().iter().next().unwrap().to_str().unwrap();
+        let own = name.trim_end_matches(".rs");
+        if own == "lib" {
+            continue;
+        }
+        let place = |module: &str| ORDER.iter().position(|m| *m == module);
+        let own = place(own).unwrap_or_else(|| panic!("{own} has no place in the order"));
+        let source = fs::read_to_string(&path).unwrap();
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for known in line.split("crate::").skip(1) {
+                let module =
+                    known.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap_or_default();
+                let further = place(module).is_some_and(|m| m > own);
+                assert!(!further, "{} knows {module}: {line}", path.display());
+            }
+        }
+    }
 }

@@ -7,8 +7,9 @@
 mod worlds;
 
 use cadet::arrive::{Arrivals, arrive};
+use cadet::ask::measure::on_new_users;
 use cadet::ask::{Ask, Users};
-use cadet::judge::evaluate::{Evaluation, on_new_users};
+use cadet::judge::evaluate::Evaluation;
 use cadet::judge::verdict::Colour;
 use cadet::learn::normalise::Describe;
 use cadet::model::{Model, Standing};

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use cadet::ask::measure::on_new_users;
 use cadet::ask::{Scorer, Users};
 use cadet::judge::evaluate::{
-    Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc, on_new_users,
+    Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc,
 };
 use cadet::judge::verdict::Judgement;
 use cadet::log::split::Part;

@@ -100,7 +100,7 @@ fn population(model: &Model) -> Vec<u32> {
 
 /// How often the same users are the freshest.
 pub(super) fn hubs(model: &Model) -> Section {
-    let found = cadet::judge::verdict::hubs(model, 200, 100);
+    let found = cadet::ask::measure::hubs(model, 200, 100);
     let text = format!(
         "The {} freshest users of each of {} items, among those who have not seen it: the 1 % most listed users hold {:.0} % \
          of all places. Drawn by lot in proportion to how fresh the model takes users to be, they would hold {:.0} %, and \

@@ -20,6 +20,7 @@ mod audience;
 pub mod decide;
 mod explain;
 mod fresh;
+pub mod measure;
 mod propensity;
 pub mod reasons;
 pub mod rerank;

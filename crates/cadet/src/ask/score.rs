@@ -108,9 +108,9 @@ impl Ask {
         let model = self.model();
         let found = self.users().find(user);
         let by = found.and_then(|user| self.users().by(user));
-        let Workspace { scorer, tasks, rows: places, familiarity } = work;
+        let Workspace { scorer, tasks, rows: indices, familiarity } = work;
         tasks.clear();
-        places.clear();
+        indices.clear();
         for item in items {
             let task = model.items().get(*item).map(TaskId);
             let status = Status::of(model, found, task);
@@ -121,7 +121,7 @@ impl Ask {
             };
             if let Some(task) = task.filter(|_| status.is_scored() && verdict.is_none()) {
                 tasks.push(task);
-                places.push(rows.len());
+                indices.push(rows.len());
             }
             rows.push(Row {
                 user,
@@ -134,14 +134,21 @@ impl Ask {
         }
         let Some(user) = found.filter(|_| !tasks.is_empty()) else { return };
         self.scorer.familiarity_of(scorer, user, tasks, familiarity);
-        for ((task, place), familiarity) in tasks.iter().zip(places).zip(familiarity) {
-            rows[*place].verdict = Some(Verdict::new(model, *task, *familiarity));
+        for ((task, index), familiarity) in tasks.iter().zip(indices).zip(familiarity) {
+            rows[*index].verdict = Some(Verdict::new(model, *task, *familiarity));
         }
     }
 
     /// A row for every user with an item, or for its first users.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoAnswer`] where the item is unknown or untrained.
     pub fn score_item(&self, item: IdRef<'_>, first: Option<(Mode, usize)>) -> Result<Vec<Row<'_>>> {
-        let item = find_item(self.model(), item)?;
+        let id = item;
+        let item = find_item(self.model(), id)?;
+        if let Some(status @ Status::UntrainedItem) = Status::of_item(self.model(), item) {
+            return Err(status.refuses(id));
+        }
         let users = self.users().all();
         let Some((mode, number)) = first else {
             let verdicts = self.scorer.verdicts(item, &users)?;

@@ -106,6 +106,9 @@ impl Scorer {
     }
 
     /// Verdicts on some users for one item.
+    ///
+    /// # Panics
+    /// If a user's index is out of range.
     pub fn verdicts(&self, task: TaskId, users: &[u32]) -> Result<Vec<Verdict>> {
         let mut out = Vec::with_capacity(users.len());
         self.verdicts_into(&mut self.workspace(), task, users, &mut out)?;
@@ -113,6 +116,9 @@ impl Scorer {
     }
 
     /// Adds verdicts on some users for one item.
+    ///
+    /// # Panics
+    /// If a user's index is out of range.
     pub fn verdicts_into(
         &self,
         work: &mut Workspace,
@@ -168,12 +174,11 @@ impl Scorer {
         if users.is_sorted_by(|a, b| a < b) {
             self.users.rows_without(task, users, indices, pairs);
         } else {
-            let (mut row, width) = (Vec::new(), self.model().parts.features.width());
+            let mut row = Vec::new();
             indices.clear();
             pairs.clear();
             for (i, user) in users.iter().enumerate() {
                 if self.users.for_pair(*user, task, &mut row) {
-                    debug_assert_eq!(row.len(), width);
                     indices.push(i);
                     pairs.extend_from_slice(&row);
                 }

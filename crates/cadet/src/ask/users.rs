@@ -198,8 +198,15 @@ impl Users {
     pub fn exposure_counts(&self) -> Vec<u64> {
         let mut counts = self.model.seen().items_of_users();
         counts.resize(self.len(), 0);
-        if let Some(seen) = self.others.as_ref().and_then(|o| o.seen.as_ref()) {
-            counts[self.known() as usize..].copy_from_slice(&seen.items_of_users());
+        let known = self.known() as usize;
+        match self.others.as_deref() {
+            Some(Others { seen: Some(seen), .. }) => counts[known..].copy_from_slice(&seen.items_of_users()),
+            Some(others) => {
+                for (i, id) in others.ids.names().iter().enumerate() {
+                    counts[known + i] = self.model.users().get(id).map_or(0, |own| counts[own as usize]);
+                }
+            }
+            None => {}
         }
         counts
     }

@@ -13,8 +13,8 @@ use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::log::split::{Part, Views};
 use crate::model::Model;
-use crate::model::rows::Rows;
 use crate::rng::{Purpose, Rng};
+use crate::rows::Rows;
 
 /// Members of audiences that p-values are worked out for; beyond it, fewer per item.
 const MOST_MEMBERS: usize = 10_000_000;

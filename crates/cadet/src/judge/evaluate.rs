@@ -13,13 +13,10 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{Scorer, Users};
 use crate::learn::sampler::{Base, Sampler};
 use crate::log::exposures::{Exposures, TaskId};
-use crate::log::ids::{Ids, Names};
-use crate::log::split::{FeatureSource, SplitRule, Views, exposed_tasks};
+use crate::log::split::exposed_tasks;
 use crate::metrics::{self, Calibration, Summary};
-use crate::model::Model;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
@@ -268,34 +265,6 @@ pub fn evaluate(
         by_activity: by_activity(held, &pairs, &positives, &negatives),
         items,
     })
-}
-
-/// Measures a model that learns features from exposures on users it has never met: each is described by one half of its
-/// exposures and measured on the other. Items are numbered as the model's, then others.
-pub fn on_new_users(
-    model: &Model,
-    users: &Names,
-    items: &Names,
-    exposures: &Exposures,
-    measured: &[bool],
-    seed: u64,
-) -> Result<Evaluation> {
-    let rule = SplitRule::new(0.0, 0.0, model.manifest().settings.seed)?;
-    let views = Views::of_halves(exposures, users, items, &rule, FeatureSource::Halves);
-    let count = 2 * users.len() as u32;
-    let ids = Ids::from_names(Names::Int((0..i64::from(count)).collect()))?;
-    let known = model.items().len();
-    let shown = views.shown.as_ref().map(|s| s.filter(|t, _| (t.0 as usize) < known));
-    let all = Users::folded_in(model, ids, shown.unwrap_or_else(|| views.train.clone()))?;
-    let scorer = Scorer::new(all);
-    let first = model.users().len() as u32;
-    let scores = |task: TaskId, instances: &[u32]| {
-        let numbers: Vec<u32> = instances.iter().map(|i| i + first).collect();
-        scorer.familiarity(task, &numbers)
-    };
-    let instances: Vec<u32> = (0..count).collect();
-    let held = HeldOut { instances: &instances, each: 2, targets: &views.train, shown: views.shown.as_ref() };
-    evaluate(&scores, &held, measured, model.manifest().settings.base, Limits::default(), seed)
 }
 
 /// The tasks that held-out instances were exposed to, and that count.

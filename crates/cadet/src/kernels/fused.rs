@@ -15,7 +15,6 @@ use super::mlp::{Mlp, Output, padded};
 use super::pointwise::{drop_units, mix, softplus_and_slopes};
 use super::simd::{PAD, Simd, prefetch};
 use super::{Floats, Kernel, dispatch};
-use crate::log::instances::Instances;
 
 const TILE_PAIRS: usize = 32;
 const TILE_ROWS: usize = 2 * TILE_PAIRS;
@@ -31,6 +30,15 @@ pub struct Pairs<'a> {
     pub negatives: &'a [u32],
     /// What is added to the responses of the positives and of the negatives; empty for nothing.
     pub offsets: [&'a [f32]; 2],
+}
+
+/// Rows of features, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Features<'a> {
+    /// Numbers per row.
+    pub width: usize,
+    /// The numbers.
+    pub values: &'a [f32],
 }
 
 /// Working memory of one thread.
@@ -72,7 +80,7 @@ impl Mlp {
     pub fn gradients(
         &self,
         kernel: Kernel,
-        x: &Instances,
+        x: Features<'_>,
         table: &[f32],
         pairs: Pairs<'_>,
         noise: u32,
@@ -82,12 +90,12 @@ impl Mlp {
     ) -> f64 {
         let stride = self.shape.task_stride();
         let count = pairs.tasks.len();
-        assert_eq!(x.width(), self.shape.features);
+        assert_eq!(x.width, self.shape.features);
         assert_eq!(scratch.gradient.len(), self.theta.len());
         assert_eq!((pairs.positives.len(), pairs.negatives.len()), (count, count));
         assert!(pairs.offsets.iter().all(|list| list.is_empty() || list.len() == count));
         assert_eq!(task_gradient.len(), count * stride);
-        let (instances, tasks) = (x.len(), table.len() / stride);
+        let (instances, tasks) = (x.values.len() / x.width, table.len() / stride);
         assert!(pairs.tasks.iter().all(|t| (*t as usize) < tasks));
         assert!(pairs.positives.iter().chain(pairs.negatives).all(|i| (*i as usize) < instances));
         let net = self;
@@ -95,7 +103,7 @@ impl Mlp {
             kernel,
             fn(
                 net: &Mlp,
-                x: &Instances,
+                x: Features<'_>,
                 table: &[f32],
                 pairs: Pairs<'_>,
                 noise: u32,
@@ -235,7 +243,7 @@ impl RowsAt for Twice {
 #[allow(clippy::too_many_arguments)]
 fn gradients<V: Simd, const R: usize>(
     net: &Mlp,
-    x: &Instances,
+    x: Features<'_>,
     table: &[f32],
     pairs: Pairs<'_>,
     noise: u32,
@@ -268,7 +276,7 @@ fn gradients<V: Simd, const R: usize>(
 #[allow(clippy::too_many_arguments)]
 unsafe fn tile_gradients<V: Simd, const R: usize>(
     net: &Mlp,
-    x: &Instances,
+    x: Features<'_>,
     table: &[f32],
     pairs: Pairs<'_>,
     next: [&[u32]; 2],
@@ -289,13 +297,16 @@ unsafe fn tile_gradients<V: Simd, const R: usize>(
     point(table, stride, pairs.tasks, &mut task_rows);
     let task_rows = &task_rows[..count];
     let mut x_rows = [std::ptr::null(); TILE_ROWS];
-    point(x.values(), x.width(), pairs.positives, &mut x_rows);
-    point(x.values(), x.width(), pairs.negatives, &mut x_rows[count..]);
+    point(x.values, x.width, pairs.positives, &mut x_rows);
+    point(x.values, x.width, pairs.negatives, &mut x_rows[count..]);
     let x_rows = &x_rows[..rows];
     // The next tile's rows are sent for, a part at a time: memory can only be asked for so much at once.
     let send_for = |part: usize| {
         for rows in next {
-            rows.iter().skip(part).step_by(4).for_each(|row| prefetch(x.row(*row)));
+            rows.iter()
+                .skip(part)
+                .step_by(4)
+                .for_each(|row| prefetch(&x.values[*row as usize * x.width..][..x.width]));
         }
     };
 

@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 
 pub use adam::{Adam, AdamConfig, Coasting, Late, Rows, add_to, catch_up};
 pub use floats::Floats;
-pub use fused::{Pairs, Scratch, add_products};
+pub use fused::{Features, Pairs, Scratch, add_products};
 pub use mlp::{Matrix, Mlp, Output, Shape, padded};
 pub use pointwise::softplus_and_slope;
 pub(crate) use simd::prefetch;

@@ -129,8 +129,16 @@ impl Case {
             offsets: [&self.offsets[0], &self.offsets[1]],
         };
         let scale = 1.0 / self.tasks.len() as f32;
-        let loss =
-            self.net.gradients(kernel, &self.x, &self.table, pairs, 7, scale, &mut scratch, &mut per_pair);
+        let loss = self.net.gradients(
+            kernel,
+            (&self.x).into(),
+            &self.table,
+            pairs,
+            7,
+            scale,
+            &mut scratch,
+            &mut per_pair,
+        );
         let mut table = vec![0.0; self.table.len()];
         for (task, row) in self.tasks.iter().zip(per_pair.chunks(stride)) {
             for (sum, value) in table[*task as usize * stride..].iter_mut().zip(row) {

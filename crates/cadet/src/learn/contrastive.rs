@@ -149,7 +149,7 @@ impl Contrastive {
                 let noise = rng::key(seed, Purpose::Dropout, [step, c as u64]) as u32;
                 let scale = 1.0 / count as f32;
                 scratch.gradient.fill(0.0);
-                *loss = net.gradients(kernel, x, table, pairs, noise, scale, scratch, task_gradient);
+                *loss = net.gradients(kernel, x.into(), table, pairs, noise, scale, scratch, task_gradient);
             };
         let jobs = scratches.iter_mut().zip(task_gradient.chunks_mut(CHUNK * stride)).zip(losses.iter_mut());
         workers.each(jobs.enumerate(), work);

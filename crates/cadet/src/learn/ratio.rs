@@ -12,7 +12,7 @@ use crate::learn::contrastive::Contrastive;
 use crate::learn::estimator::Tensor;
 use crate::learn::net::Net;
 use crate::learn::tasks::TaskEmbeddings;
-use crate::model::rows::Rows;
+use crate::rows::Rows;
 use crate::{Error, Result};
 
 /// The sizes of the net. [`RatioConfig::paper`] is the appendix's table.

@@ -1,5 +1,6 @@
 //! What is known about each instance (a user, an image): one row of features `x`.
 
+use crate::kernels::Features;
 use crate::{Error, Result};
 
 /// A dense matrix of features, one row per instance.
@@ -8,6 +9,12 @@ pub struct Instances {
     width: usize,
     rows: Vec<f32>,
     names: Vec<String>,
+}
+
+impl<'a> From<&'a Instances> for Features<'a> {
+    fn from(x: &'a Instances) -> Self {
+        Features { width: x.width, values: &x.rows }
+    }
 }
 
 impl Instances {

@@ -60,6 +60,10 @@ impl KnownIds {
 
     /// With these, too; none of them is known.
     pub(crate) fn with<'a>(&self, new: impl Iterator<Item = IdRef<'a>>) -> Result<Self> {
+        let mut new = new.peekable();
+        if new.peek().is_none() {
+            return Ok(self.clone());
+        }
         let mut added = Ids::clone(&self.added);
         // All ids are integers or all are strings, in files and to whoever reads them.
         if self.has_strings() {

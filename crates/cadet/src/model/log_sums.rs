@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Parts;
-use super::rows::Rows;
 use crate::learn::normalise::{self, Describe, power};
+use crate::rows::Rows;
 
 /// `log Σ m·e^f` of each user. That of a user who has just arrived, or saw something, is worked out when it is first asked
 /// for: it costs a score for every item.

@@ -5,7 +5,7 @@
 mod known;
 mod log_sums;
 mod manifest;
-pub(crate) mod rows;
+
 mod seen;
 mod states;
 
@@ -30,8 +30,8 @@ use crate::learn::normalise::{Catalogue, Describe};
 use crate::learn::ratio::Ratio;
 use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
+use crate::rows::Rows;
 use crate::{Error, Result};
-use rows::Rows;
 
 /// What a manifest calls its format.
 pub const FORMAT: &str = "cadet-model";
@@ -100,6 +100,7 @@ pub(crate) struct Parts {
 pub(crate) struct Derived {
     /// The items that exposures were spread over in training.
     catalogue: OnceLock<Catalogue>,
+    trained: OnceLock<usize>,
     /// The middle of the embeddings, of all trained items and of each group of them.
     centre: OnceLock<Vec<f32>>,
     pub(crate) group_centres: OnceLock<Vec<(u32, Vec<f32>)>>,
@@ -140,10 +141,7 @@ impl Model {
             ("items with p-values", items, parts.calibrator.groups().len()),
             ("features per user", parts.ratio.mlp().shape().features, parts.features.width()),
         ];
-        let heads = parts.pre.as_ref().map_or(0, |pre| pre.heads.width());
-        let (expected, what) = (heads + parts.ratio.products().axes(), "sums of an added item");
-        let states = parts.states.values().map(|state| (what, expected, state.parts().1.len()));
-        match sizes.into_iter().chain(states).find(|(_, expected, found)| expected != found) {
+        match sizes.into_iter().find(|(_, expected, found)| expected != found) {
             Some((what, expected, found)) => Err(Error::Shape { what, expected, found }),
             None => Ok(Self { parts: Arc::new(parts) }),
         }
@@ -351,6 +349,11 @@ impl Parts {
             let users = self.users.len().saturating_sub(self.manifest.joined());
             Catalogue::of_masses(&masses, users, self.manifest.settings.seed)
         })
+    }
+
+    /// How many items were trained.
+    pub(crate) fn trained_count(&self) -> usize {
+        *self.derived.trained.get_or_init(|| self.trained.iter().filter(|t| **t).count())
     }
 
     /// The mean embedding of the trained items.

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use imbl::{OrdMap, OrdSet};
 
-use super::rows::Rows;
 use crate::Result;
 pub use crate::log::exposures::Exposure;
 use crate::log::exposures::{Audience, Exposures, TaskId};
+use crate::rows::Rows;
 
 /// Who saw what.
 #[derive(Debug, Clone)]

@@ -19,8 +19,8 @@ use crate::learn::trainer::History;
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::ids::Ids;
 use crate::log::instances::Instances;
-use crate::model::rows::Rows;
 use crate::model::{Fixed, ItemState, LogSums, Manifest, Model, Parts, PreEmbedding};
+use crate::rows::Rows;
 use crate::{Error, Result};
 
 /// Reads the manifest alone, after checking that it is one.
@@ -63,7 +63,7 @@ pub fn load(folder: &Path) -> Result<Model> {
     let states = load_states(&file, &trained, manifest.settings.hidden.last().copied().unwrap_or(0))?;
     let has_whole_sums = states.is_empty() || file.has("added.fixed")?;
     let file_of_masses = match file.has("trained.mass")? {
-        true => Some(masses(&file, items.len())?),
+        true => Some(masses(&file, &trained)?),
         false => None,
     };
 
@@ -191,6 +191,12 @@ pub fn load(folder: &Path) -> Result<Model> {
     if !has_whole_sums && parts.ratio.products().axes() <= width {
         parts.sum_again().map_err(|e| Error::store(folder, e.to_string()))?;
     }
+    let heads = parts.pre.as_ref().map_or(0, |pre| pre.heads.width());
+    let sums = heads + parts.ratio.products().axes();
+    if let Some(state) = parts.states.values().find(|state| state.parts().1.len() != sums) {
+        let found = state.parts().1.len();
+        return Err(Error::store(folder, format!("an added item has {found} sums, expected {sums}")));
+    }
     let model = Model::new(parts).map_err(|e| Error::store(folder, e.to_string()))?;
     check_counts(folder, &model)?;
     Ok(model)
@@ -216,11 +222,12 @@ fn check_counts(folder: &Path, model: &Model) -> Result<()> {
 }
 
 /// What items weighed in training, where some weigh more now.
-fn masses(file: &Opened, items: usize) -> Result<Vec<f64>> {
+fn masses(file: &Opened, trained: &[bool]) -> Result<Vec<f64>> {
     let masses: Vec<f64> = file.list("trained.mass", Dtype::F64)?;
-    match masses.len() <= items && masses.iter().all(|m| m.is_finite() && *m >= 0.0) {
+    let all = trained.iter().rposition(|t| *t).map_or(0, |last| last + 1)..=trained.len();
+    match all.contains(&masses.len()) && masses.iter().all(|m| m.is_finite() && *m >= 0.0) {
         true => Ok(masses),
-        false => Err(file.error(format!("{} masses of {items} items", masses.len()))),
+        false => Err(file.error(format!("{} masses of {} items", masses.len(), trained.len()))),
     }
 }
 
