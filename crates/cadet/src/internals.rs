@@ -31,5 +31,10 @@ pub fn with_ratio(model: &Model, ratio: Ratio) -> Model {
 
 /// A model in which these numbers are taken off users' scores: for benchmarks of models too large to normalise in passing.
 pub fn with_log_sums(model: &Model, sums: Vec<f32>) -> Model {
-    model.changed(|parts| parts.log_sums = Some(crate::model::LogSums::from(sums)))
+    model.changed(|parts| {
+        let reference = parts.reference.0.clone();
+        let of_reference = vec![sums.first().copied().unwrap_or(0.0); reference.len()];
+        parts.reference = Arc::new((reference, of_reference));
+        parts.log_sums = Some(crate::model::LogSums::from(sums));
+    })
 }
