@@ -1,4 +1,5 @@
-//! W2: the appendix's image net, as `images_torch.py` trains it: a number of steps, or until a validation AUC is reached.
+//! W2: the appendix's image net, as `images_torch.py` trains it: a number of steps, or until a validation AUC
+//! is reached.
 
 use std::path::{Path, PathBuf};
 

@@ -42,7 +42,8 @@ impl Read {
     }
 }
 
-/// The sum of both id columns over all rows, as the peers give it; the latest time is added where times are read.
+/// The sum of both id columns over all rows, as the peers give it; the latest time is added where times are
+/// read.
 fn checksum(log: &Log) -> i64 {
     let value = |ids: &Ids, number: u32| match ids.name(number) {
         IdRef::Int(value) => value,

@@ -1,7 +1,7 @@
 //! W5: a log of any size, generated, sorted into rows and trained on for an epoch.
 //!
-//! Users belong to one of 64 groups and show 32 features around its centre; a few users see most. Items have two
-//! home groups, which give 7 of 10 exposures; their sizes follow a power law. No pair stands twice.
+//! Users belong to one of 64 groups and show 32 features around its centre; a few users see most. Items have
+//! two home groups, which give 7 of 10 exposures; their sizes follow a power law. No pair stands twice.
 
 use cadet::learn::init::random::random;
 use cadet::learn::ratio::RatioConfig;
@@ -143,8 +143,8 @@ fn generate(
     Ok((Instances::new(FEATURES, values)?, builder))
 }
 
-/// Audience sizes by a power law that add up to about `exposures`, in random order; none is larger than a tenth of
-/// the users.
+/// Audience sizes by a power law that add up to about `exposures`, in random order; none is larger than a
+/// tenth of the users.
 fn sizes(items: usize, exposures: usize, users: usize, rng: &mut Rng) -> Vec<usize> {
     let weight = |rank: usize| (rank as f64 + 20.0).powf(-0.8);
     let most = users as f64 / 10.0;

@@ -5,8 +5,9 @@
 //! target/release/examples/ask FOLDER [ROUNDS]
 //! ```
 //!
-//! Models and files are made in FOLDER first, unless they are there. A sample of a command is a process of its own, loading
-//! the model included; its CPU seconds are what the kernel says. Everything is measured in turns.
+//! Models and files are made in FOLDER first, unless they are there. A sample of a command is a process of
+//! its own, loading the model included; its CPU seconds are what the kernel says. Everything is measured in
+//! turns.
 #![allow(clippy::print_stdout)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -77,8 +78,8 @@ const MILLION: World =
 const MILLION_IDS: World = World { name: "million-ids", given: false, ..MILLION };
 
 impl World {
-    /// Users belong to groups and show features around their centres; items have two home groups, which give most of
-    /// their exposures.
+    /// Users belong to groups and show features around their centres; items have two home groups, which give
+    /// most of their exposures.
     fn log(&self) -> Result<Log> {
         let mut rng = Rng::at(1, Purpose::World, [9, 0]);
         let group: Vec<usize> = (0..self.users).map(|_| rng.below(GROUPS)).collect();
@@ -110,8 +111,8 @@ impl World {
         })
     }
 
-    /// One epoch will do for a model that is asked how fast it is. Normalised in full a large one takes minutes, so it is
-    /// given numbers that cost as much to use.
+    /// One epoch will do for a model that is asked how fast it is. Normalised in full a large one takes
+    /// minutes, so it is given numbers that cost as much to use.
     fn model(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join(self.name);
         if store::is_model(&path) {
@@ -200,7 +201,8 @@ fn tool(words: &[&str], paths: &[&Path], threads: &str, out: &Path) -> Result<(f
     Ok((clock.elapsed().as_secs_f64(), of_children()? - before))
 }
 
-/// Microseconds of one user with 200 items, full rows, in the median, and what was taken from the system per call.
+/// Microseconds of one user with 200 items, full rows, in the median, and what was taken from the system per
+/// call.
 fn one_user(model: &Model) -> (f64, f64) {
     const CALLS: usize = 2_000;
     let ask = Ask::new(model);
@@ -224,7 +226,8 @@ fn one_user(model: &Model) -> (f64, f64) {
     (median(times), taken as f64 / CALLS as f64)
 }
 
-/// Milliseconds that 100 events take, each time on top of all before; the first call and the median of the others.
+/// Milliseconds that 100 events take, each time on top of all before; the first call and the median of the
+/// others.
 fn arrivals(model: &Model, calls: usize, items: usize, new: bool) -> Result<(f64, f64)> {
     let (mut model, mut times) = (model.clone(), Vec::new());
     let mut rng = Rng::at(4, Purpose::World, [9, 3]);

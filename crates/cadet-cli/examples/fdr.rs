@@ -1,5 +1,5 @@
-//! Does `cadet fresh` keep its promise? Flags fresh users in generated worlds whose truth is known, 200 times over, and
-//! compares the share of false alarms with the chosen rate.
+//! Does `cadet fresh` keep its promise? Flags fresh users in generated worlds whose truth is known, 200 times
+//! over, and compares the share of false alarms with the chosen rate.
 //!
 //! `cargo run --release -p cadet-cli --example fdr -- research/results/fdr`
 #![allow(clippy::print_stdout)]

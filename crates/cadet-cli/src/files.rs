@@ -1,7 +1,7 @@
 //! Which files does a command read, and which does it write? Nothing that is read is written over.
 //!
-//! Both follow from the command line alone: a path that is typed is read, unless its argument is one of [`WRITTEN`]. So a
-//! new command has nothing to declare, and nothing to forget.
+//! Both follow from the command line alone: a path that is typed is read, unless its argument is one of
+//! [`WRITTEN`]. So a new command has nothing to declare, and nothing to forget.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,8 @@ fn place(path: &Path) -> PathBuf {
     plain.canonicalize().ok().or_else(beside).unwrap_or(plain)
 }
 
-/// A folder that a command fills with files of its own: new, or one that it filled before, as the title of its report says.
+/// A folder that a command fills with files of its own: new, or one that it filled before, as the title of
+/// its report says.
 pub(crate) fn check_folder(out: &Path, title: &str, names: &[&str]) -> Result<()> {
     let report = fs::read_to_string(out.join("report.html")).unwrap_or_default();
     if report.contains(&format!("<title>{title}</title>")) {

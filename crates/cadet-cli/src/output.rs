@@ -93,8 +93,8 @@ fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// `--` and dashes where an error is about something that the running command has an option for: `max_seen: …` is
-/// `--max-seen: …` here.
+/// `--` and dashes where an error is about something that the running command has an option for: `max_seen:
+/// …` is `--max-seen: …` here.
 fn as_typed(field: &str, command: &clap::Command) -> String {
     let option = field.replace('_', "-");
     let is_there = command.get_arguments().any(|arg| arg.get_long() == Some(&option));

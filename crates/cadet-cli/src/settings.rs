@@ -26,8 +26,8 @@ pub(crate) enum Preset {
     Paper,
 }
 
-/// What each setting is for and, where [`Settings`] leaves its value open, what it is then: the words of help, of
-/// `--list-settings` and of complaints. Values come from [`Settings::default`].
+/// What each setting is for and, where [`Settings`] leaves its value open, what it is then: the words of
+/// help, of `--list-settings` and of complaints. Values come from [`Settings::default`].
 const SETTINGS: [(&str, &str, &str); 32] = [
     ("seed", "seeds everything random", ""),
     ("valid", "share of users held out to choose the best epoch and to calibrate", ""),
@@ -83,8 +83,8 @@ const SETTINGS: [(&str, &str, &str); 32] = [
     ("select", "what makes an epoch the best, on held-out users: loss or auc; or last", ""),
 ];
 
-/// The settings that most trainings need; the others are given by `--set`. What is not given is left to the config file or
-/// the preset.
+/// The settings that most trainings need; the others are given by `--set`. What is not given is left to the
+/// config file or the preset.
 #[derive(Debug, Clone, Default, Args, Serialize)]
 #[command(next_help_heading = "Settings")]
 pub(crate) struct SettingFlags {

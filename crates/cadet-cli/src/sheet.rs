@@ -171,7 +171,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Begins a file, or stdout for `-`, where `--json` has a row a line. An empty sheet says what the columns are.
+    /// Begins a file, or stdout for `-`, where `--json` has a row a line. An empty sheet says what the
+    /// columns are.
     pub(crate) fn create(path: &Path, empty: &Sheet<'_>, global: &Global) -> Result<Self> {
         let columns: Vec<(&str, Kind)> =
             empty.0.iter().map(|(name, column)| (*name, column.values().kind())).collect();

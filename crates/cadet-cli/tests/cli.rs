@@ -368,7 +368,8 @@ fn options(help: &str) -> std::collections::BTreeMap<String, String> {
 fn options_of_several_commands_read_alike() {
     let place = Place::new();
     let mut first = std::collections::BTreeMap::<String, (String, String)>::new();
-    // `train` has names to give where others remember them, and some write a folder, or a table beside what they say.
+    // `train` has names to give where others remember them, and some write a folder, or a table beside what
+    // they say.
     let apart = |command: &str, option: &str| match option {
         "--user-col" | "--item-col" => command == "train",
         "--out" => !["score", "rerank"].contains(&command),

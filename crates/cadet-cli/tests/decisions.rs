@@ -70,7 +70,8 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
 #[test]
 fn lists_come_out_reranked_with_a_status_for_every_row() {
     let place = Place::trained();
-    // User 4 is of the camp of the even items; the caller likes those a little more. Two lists and two strangers.
+    // User 4 is of the camp of the even items; the caller likes those a little more. Two lists and two
+    // strangers.
     place.write(
         "lists.csv",
         "item_id,relevance,user_id\ni0,1.0,4\ni2,0.9,4\ni1,0.8,4\nnothing,0.7,4\ni0,2,nobody\ni1,3,nobody\n",
@@ -121,7 +122,8 @@ fn the_cap_the_lots_the_top_and_several_lists_of_a_user() {
     let text = place.read("capped.csv");
     let capped = rows(&text);
     assert_eq!(capped.len(), 40);
-    // Columns: user, list, item, rank, relevance, score, familiarity, times seen, last seen, placed by, status.
+    // Columns: user, list, item, rank, relevance, score, familiarity, times seen, last seen, placed by,
+    // status.
     assert!(capped.iter().all(|r| (r[7] != "0") == (r[9] == "cap")), "{text}");
     assert!(capped[..20].is_sorted_by_key(|r| r[9] == "cap"), "{text}");
     assert!(capped.iter().any(|r| r[9] == "cap"), "{text}");

@@ -1,9 +1,9 @@
-//! Every command of every guide runs. `docs/guides/*.md` are read, and their fenced `sh` and `console` blocks run in
-//! order, each guide in an empty folder of its own with the built `cadet` on the path.
+//! Every command of every guide runs. `docs/guides/*.md` are read, and their fenced `sh` and `console` blocks
+//! run in order, each guide in an empty folder of its own with the built `cadet` on the path.
 //!
-//! A `sh` block is a script. In a `console` block lines that start with `$ ` are commands (a `\` at the end goes on in
-//! the next line) and the others are what they print, which is for the reader and not compared. A block with any
-//! other name, or none, is not run.
+//! A `sh` block is a script. In a `console` block lines that start with `$ ` are commands (a `\` at the end
+//! goes on in the next line) and the others are what they print, which is for the reader and not compared. A
+//! block with any other name, or none, is not run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

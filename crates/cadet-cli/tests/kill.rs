@@ -1,6 +1,8 @@
-//! kill -9 at every call by which a command changes the disk: what was there stays whole, and the next run puts all right.
+//! kill -9 at every call by which a command changes the disk: what was there stays whole, and the next run
+//! puts all right.
 //!
-//! Takes minutes and needs strace, so it is asked for: `cargo test -p cadet-cli --test kill -- --ignored --nocapture`.
+//! Takes minutes and needs strace, so it is asked for: `cargo test -p cadet-cli --test kill -- --ignored
+//! --nocapture`.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;

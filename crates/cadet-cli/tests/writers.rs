@@ -1,4 +1,5 @@
-//! Many processes at one model folder: readers see one model or the other, writers take turns, and a kill harms nobody.
+//! Many processes at one model folder: readers see one model or the other, writers take turns, and a kill
+//! harms nobody.
 #![cfg(unix)]
 
 use std::fs;

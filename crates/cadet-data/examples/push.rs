@@ -1,4 +1,5 @@
-//! How fast do record batches become a log, once they are in memory? `cargo run --release --example push -- FILE.parquet`
+//! How fast do record batches become a log, once they are in memory? `cargo run --release --example push --
+//! FILE.parquet`
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! How do rows of Arrow record batches become those of a log? Frames of other libraries come in here, and what is in a
-//! Parquet file comes by.
+//! How do rows of Arrow record batches become those of a log? Frames of other libraries come in here, and
+//! what is in a Parquet file comes by.
 
 use std::path::Path;
 
@@ -25,8 +25,9 @@ const ROWS: usize = 1 << 16;
 /// What comes from memory has no path.
 const IN_MEMORY: &str = "";
 
-/// Adds the rows of a record batch to a log. Ids are integers of any width or strings, dictionary-encoded or not; a row
-/// that cannot be used is an error that names it and its column, and then none of the batch is added.
+/// Adds the rows of a record batch to a log. Ids are integers of any width or strings, dictionary-encoded or
+/// not; a row that cannot be used is an error that names it and its column, and then none of the batch is
+/// added.
 ///
 /// Rows are counted from 1, over all batches that this builder was given.
 pub fn push_batch(builder: &mut LogBuilder, batch: &RecordBatch, columns: &Columns) -> Result<()> {
@@ -64,8 +65,8 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Finds the columns, and refuses those whose types will not do. Without `extras`, weights, times and ids of events
-    /// are not looked for.
+    /// Finds the columns, and refuses those whose types will not do. Without `extras`, weights, times and ids
+    /// of events are not looked for.
     pub(crate) fn find(path: &Path, columns: &Columns, extras: bool, fields: &Fields) -> Result<Wanted> {
         let names: Vec<String> = fields.iter().map(|field| field.name().clone()).collect();
         let Places { user, item, weight, time, event } = Places::find(path, columns, extras, &names)?;

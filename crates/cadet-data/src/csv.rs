@@ -46,8 +46,8 @@ impl Layout {
         Extras { weights, times, events }
     }
 
-    /// The fields of the ids, and of the time where there is one, in the order of the row, each with its place
-    /// among (user, item, time).
+    /// The fields of the ids, and of the time where there is one, in the order of the row, each with its
+    /// place among (user, item, time).
     fn plain<const N: usize>(&self) -> [(usize, usize); N] {
         let fields = [self.user, self.item, self.time.unwrap_or_default()];
         let mut order: [(usize, usize); N] = std::array::from_fn(|place| (fields[place], place));
@@ -100,8 +100,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Whether this is what tools write for an id that is missing, or for an integer that they turned into a float: `NaN`,
-/// `12.0`, `1e+05`. Where it is a name after all, quotes say so.
+/// Whether this is what tools write for an id that is missing, or for an integer that they turned into a
+/// float: `NaN`, `12.0`, `1e+05`. Where it is a name after all, quotes say so.
 pub(crate) fn is_no_id(text: &[u8]) -> bool {
     match text {
         b"NaN" | b"nan" | b"null" | b"NULL" => true,
@@ -110,8 +110,8 @@ pub(crate) fn is_no_id(text: &[u8]) -> bool {
     }
 }
 
-/// Whether this is a number with an exponent, which has a sign where R and Python write it and follows a fraction where
-/// Java does (`1.0E7`); `5e12` may well be a name.
+/// Whether this is a number with an exponent, which has a sign where R and Python write it and follows a
+/// fraction where Java does (`1.0E7`); `5e12` may well be a name.
 fn has_exponent(text: &[u8]) -> bool {
     let Some(at) = memchr2(b'e', b'E', text) else { return false };
     let (mantissa, exponent) = (&text[..at], &text[at + 1..]);
@@ -301,8 +301,8 @@ pub(crate) fn parse(raw: &Raw, layout: &Layout, known: Known<'_>, skip_bad: bool
     Ok(parsed)
 }
 
-/// The quick way: a row whose wanted fields, given in their order with their places in the result, are plain integers.
-/// `None` sends it the long way.
+/// The quick way: a row whose wanted fields, given in their order with their places in the result, are plain
+/// integers. `None` sends it the long way.
 #[inline(always)]
 fn plain_ints<const N: usize>(
     bytes: &[u8],

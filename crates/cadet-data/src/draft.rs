@@ -1,7 +1,8 @@
 //! A file that appears under its name only when it is whole.
 //!
-//! It is written beside its place as `.NAME.cadet-draft-XXXXXX`, locked by whoever writes it. The system takes the lock back
-//! from a process that dies, and the next one to write the same file removes what is locked by nobody.
+//! It is written beside its place as `.NAME.cadet-draft-XXXXXX`, locked by whoever writes it. The system
+//! takes the lock back from a process that dies, and the next one to write the same file removes what is
+//! locked by nobody.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

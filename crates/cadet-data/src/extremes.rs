@@ -1,5 +1,5 @@
-//! Which single values spoil a feature? A column is brought to mean 0 and spread 1 before a model sees it, so one that holds
-//! a few values far beyond all others says next to nothing of those.
+//! Which single values spoil a feature? A column is brought to mean 0 and spread 1 before a model sees it, so
+//! one that holds a few values far beyond all others says next to nothing of those.
 
 use std::fmt;
 

@@ -7,7 +7,8 @@ use cadet::{At, Error, Ids, Result};
 use crate::rows::{self, Cell};
 use crate::skipped::{Skipped, no_column, one_column};
 
-/// Reads the different ids of one column of a CSV, NDJSON or Parquet file; `option` is what names another column.
+/// Reads the different ids of one column of a CSV, NDJSON or Parquet file; `option` is what names another
+/// column.
 pub fn read_ids(path: &Path, column: &str, option: &'static str, skip_bad: bool) -> Result<(Ids, Skipped)> {
     let mut ids = Ids::new();
     let mut choose = |names: &[String]| match one_column(path, column, names)? {

@@ -1,5 +1,5 @@
-//! Which lists are to be reranked? Items with the caller's relevance, in one list a user, or several told apart by a
-//! column. The rows of a list may stand anywhere; about 16 bytes a row are held.
+//! Which lists are to be reranked? Items with the caller's relevance, in one list a user, or several told
+//! apart by a column. The rows of a list may stand anywhere; about 16 bytes a row are held.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -228,7 +228,8 @@ impl Found {
     }
 }
 
-/// Says where an item stands in a list for the second time. Places are not kept, so the files are gone through again.
+/// Says where an item stands in a list for the second time. Places are not kept, so the files are gone
+/// through again.
 fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32) -> Result<Error> {
     let (user, name) = lists.heads[list as usize];
     let (user, item) = (lists.users.name(user).to_string(), lists.items.name(item).to_string());

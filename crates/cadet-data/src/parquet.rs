@@ -74,8 +74,8 @@ impl Table {
         self.metadata.row_group(group).columns().iter().map(|c| c.compressed_size() as u64).sum()
     }
 
-    /// Reads the wanted columns of one row group, batch by batch; columns come in file order.
-    /// Strings come as dictionaries where `dictionaries` is set: each is then looked at once a page, not once a row.
+    /// Reads the wanted columns of one row group, batch by batch; columns come in file order. Strings come as
+    /// dictionaries where `dictionaries` is set: each is then looked at once a page, not once a row.
     pub(crate) fn read_group(
         &self,
         group: usize,
@@ -151,7 +151,8 @@ impl Table {
     }
 }
 
-/// What the columns hold. A duration is an integer to Parquet, and only Arrow's note in the footer says what it is.
+/// What the columns hold. A duration is an integer to Parquet, and only Arrow's note in the footer says what
+/// it is.
 fn fields(metadata: &ParquetMetaData) -> ParquetResult<Fields> {
     let about = metadata.file_metadata();
     let stored = parquet_to_arrow_schema(about.schema_descr(), None)?.fields;
@@ -228,8 +229,8 @@ fn check_sizes(metadata: &ParquetMetaData, length: u64, path: &Path) -> Result<(
 
 thread_local!(static GUARDED: Cell<bool> = const { Cell::new(false) });
 
-/// Whether this thread is in a piece of a library that was given a file and may panic over it: such a panic becomes an
-/// [`Error`]. A program whose panic hook asks this keeps it from being printed as well.
+/// Whether this thread is in a piece of a library that was given a file and may panic over it: such a panic
+/// becomes an [`Error`]. A program whose panic hook asks this keeps it from being printed as well.
 pub fn panics_are_caught() -> bool {
     GUARDED.get()
 }

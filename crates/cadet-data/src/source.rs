@@ -92,7 +92,8 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Adds the files of a folder and of those in it, as partitions are (`day=2/part.parquet`). Links to folders are not followed.
+/// Adds the files of a folder and of those in it, as partitions are (`day=2/part.parquet`). Links to folders
+/// are not followed.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(|e| Error::io(folder, e))? {
         let entry = entry.map_err(|e| Error::io(folder, e))?;

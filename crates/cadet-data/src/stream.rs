@@ -81,7 +81,8 @@ impl Parsed {
 }
 
 impl Stream {
-    /// Opens a file and finds the columns. Without `extras`, weights, times and ids of events are not looked for.
+    /// Opens a file and finds the columns. Without `extras`, weights, times and ids of events are not looked
+    /// for.
     pub(crate) fn open(path: &Path, shape: Shape, columns: &Columns, extras: bool) -> Result<Stream> {
         check_names(columns)?;
         if shape == Shape::Ratings {

@@ -89,8 +89,8 @@ impl Values<'_> {
     }
 }
 
-/// A table as one record batch: the columns that [`TableWriter`](crate::TableWriter) would write, under the same names and
-/// of the same types. A column of ids is one of integers, unless one of them is a string.
+/// A table as one record batch: the columns that [`TableWriter`](crate::TableWriter) would write, under the
+/// same names and of the same types. A column of ids is one of integers, unless one of them is a string.
 pub fn record_batch(columns: &[(&str, Kind)], values: &[Values<'_>]) -> Result<RecordBatch> {
     let mut layout = Layout::new(columns);
     layout.rows(values)?;

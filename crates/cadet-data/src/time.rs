@@ -1,7 +1,7 @@
 //! When did it happen? Times as logs write them, in seconds since 1970.
 //!
-//! Integers are Unix times in seconds, or in milli-, micro- or nanoseconds, which their size tells apart. Text is such
-//! an integer, or a date and time as ISO 8601 has it. 0 stands for a time that is not known.
+//! Integers are Unix times in seconds, or in milli-, micro- or nanoseconds, which their size tells apart.
+//! Text is such an integer, or a date and time as ISO 8601 has it. 0 stands for a time that is not known.
 
 use jiff::Timestamp;
 use jiff::civil::Time;

@@ -62,8 +62,8 @@ pub fn read_users(path: &Path, options: &UserOptions) -> Result<UserTable> {
     reading.end(skipped)
 }
 
-/// The same from tables in memory, all of the same columns: a batch of numeric columns, or of one vector column beside the
-/// ids. Rows are counted from 1, over all of them.
+/// The same from tables in memory, all of the same columns: a batch of numeric columns, or of one vector
+/// column beside the ids. Rows are counted from 1, over all of them.
 pub fn users_of<'a>(
     batches: impl IntoIterator<Item = &'a RecordBatch>,
     options: &UserOptions,

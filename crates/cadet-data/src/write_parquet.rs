@@ -31,11 +31,16 @@ impl ParquetOut {
 
     fn start(&self, file: File) -> Result<ArrowWriter<File>> {
         let level = ZstdLevel::try_new(1).map_err(|e| failed(&self.path, e))?;
-        let properties = WriterProperties::builder()
+        let schema = self.layout.schema();
+        let mut properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
-            .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
-            .build();
-        ArrowWriter::try_new(file, self.layout.schema(), Some(properties)).map_err(|e| failed(&self.path, e))
+            .set_max_row_group_row_count(Some(ROWS_PER_GROUP));
+        // Scores hardly repeat: to look for those that do takes time and saves nothing.
+        for field in schema.fields().iter().filter(|field| field.data_type().is_floating()) {
+            properties = properties.set_column_dictionary_enabled(field.name().as_str().into(), false);
+        }
+        let properties = properties.build();
+        ArrowWriter::try_new(file, schema, Some(properties)).map_err(|e| failed(&self.path, e))
     }
 
     /// Adds rows. Where a column of integers meets its first string, the file is written anew, and

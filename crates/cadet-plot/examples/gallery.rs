@@ -1,4 +1,5 @@
-//! Every chart, and the page that holds them: `cargo run -p cadet-plot --example gallery -- /tmp/gallery.html`
+//! Every chart, and the page that holds them: `cargo run -p cadet-plot --example gallery --
+//! /tmp/gallery.html`
 //!
 //! All data are made up.
 

@@ -1,7 +1,8 @@
-//! How near does a model come to the truth where features are given and exposures are few? Trains on worlds whose truth is
-//! known, and measures on users who are in no log and on items that come later.
+//! How near does a model come to the truth where features are given and exposures are few? Trains on worlds
+//! whose truth is known, and measures on users who are in no log and on items that come later.
 //!
-//! `cargo run --release -p cadet --example scarce -- FOLDER [FIRST_SEED] [SEEDS] [WORLD,…] [VARIANT,…] [SETTINGS AS JSON]`
+//! `cargo run --release -p cadet --example scarce -- FOLDER [FIRST_SEED] [SEEDS] [WORLD,…] [VARIANT,…]
+//! [SETTINGS AS JSON]`
 #![allow(clippy::print_stdout)]
 
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
-//! Do the numbers hold on any log? Trains on worlds of ids alone whose truth is known, and measures on users who are in no
-//! log: before (features from all exposures, nothing held back) and after (cadet's defaults).
+//! Do the numbers hold on any log? Trains on worlds of ids alone whose truth is known, and measures on users
+//! who are in no log: before (features from all exposures, nothing held back) and after (cadet's defaults).
 //!
-//! `cargo run --release -p cadet --example trust -- research/results/trust [FIRST_SEED] [SEEDS] [WORLD,…] [VARIANT,…]`
+//! `cargo run --release -p cadet --example trust -- research/results/trust [FIRST_SEED] [SEEDS] [WORLD,…]
+//! [VARIANT,…]`
 #![allow(clippy::print_stdout)]
 
 use std::fmt::Write as _;

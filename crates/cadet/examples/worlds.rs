@@ -1,4 +1,5 @@
-//! Which settings come closest to the truth? Compares them on generated worlds, seed by seed, and writes a table.
+//! Which settings come closest to the truth? Compares them on generated worlds, seed by seed, and writes a
+//! table.
 //!
 //! `cargo run --release -p cadet --example worlds -- research/results/worlds`
 #![allow(clippy::print_stdout)]

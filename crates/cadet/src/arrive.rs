@@ -1,19 +1,20 @@
 //! What comes after training: exposures, and with them new items and new users, without training again.
 //!
-//! Section 4 of the paper: a new task needs only `ê_t`, and that takes forward passes. Of an item that was not trained, sums
-//! over its audience are kept ([`crate::model::ItemState`]): how much was seen of it, and the pre-embedding model's
-//! responses to who saw it. The embedding follows from them by the map that training used.
+//! Section 4 of the paper: a new task needs only `ê_t`, and that takes forward passes. Of an item that was
+//! not trained, sums over its audience are kept ([`crate::model::ItemState`]): how much was seen of it, and
+//! the pre-embedding model's responses to who saw it. The embedding follows from them by the map that
+//! training used.
 //!
-//! Users join with given features, or are folded in from what they saw, as training folds users in; where features are
-//! learned, the model's own users move with what they see too. All of it is a function of everything seen so far, so
-//! exposures may come in any order and in any number of parts.
+//! Users join with given features, or are folded in from what they saw, as training folds users in; where
+//! features are learned, the model's own users move with what they see too. All of it is a function of
+//! everything seen so far, so exposures may come in any order and in any number of parts.
 //!
-//! A trained item keeps its trained embedding, however many exposures come later: they count in what users have seen and
-//! in the item's share. Familiarity stays against the population of the training log, which quantiles and p-values rest on
-//! too.
+//! A trained item keeps its trained embedding, however many exposures come later: they count in what users
+//! have seen and in the item's share. Familiarity stays against the population of the training log, which
+//! quantiles and p-values rest on too.
 //!
-//! What arrives makes a successor of the model, which shares all that did not change: its cost grows with what arrives, not
-//! with the model.
+//! What arrives makes a successor of the model, which shares all that did not change: its cost grows with
+//! what arrives, not with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +41,8 @@ use crate::{Error, Result};
 pub struct Arrivals<'a> {
     /// Who was shown what. Items of the log without an exposure become known.
     pub log: &'a Log,
-    /// Users whose features are given, as they were in training; those that the model knows keep the features they have.
+    /// Users whose features are given, as they were in training; those that the model knows keep the features
+    /// they have.
     pub users: Option<(&'a Ids, &'a Instances)>,
 }
 
@@ -160,7 +162,8 @@ fn newcomers<'a>(model: &Model, arrivals: Arrivals<'a>) -> Result<Option<Newcome
     Ok(Some(Newcomers { ids, features: ask::ready(model, ids.len(), features.clone())? }))
 }
 
-/// Exposures by the model's indices, ascending by item, then user; those of unknown users are left out and counted.
+/// Exposures by the model's indices, ascending by item, then user; those of unknown users are left out and
+/// counted.
 fn numbered(
     log: &Log,
     users: &[Option<u32>],
@@ -217,8 +220,8 @@ impl Parts {
         Ok(log.items.names().iter().filter_map(|id| self.items.get(id)).collect())
     }
 
-    /// Brings the features of users up to date: given ones join, learned ones are folded in from all that was seen. Those
-    /// whose features moved, ascending.
+    /// Brings the features of users up to date: given ones join, learned ones are folded in from all that was
+    /// seen. Those whose features moved, ascending.
     fn move_users(
         &mut self,
         old: &Parts,
@@ -297,7 +300,8 @@ impl Parts {
         Ok(())
     }
 
-    /// The group of trained items whose middle is nearest to an item: p-values of an added item rest on its held-out users.
+    /// The group of trained items whose middle is nearest to an item: p-values of an added item rest on its
+    /// held-out users.
     fn nearest_group(&self, task: TaskId) -> u32 {
         let centres = self.derived.group_centres.get_or_init(|| {
             let mut middles: BTreeMap<u32, (f32, Vec<f32>)> = BTreeMap::new();
@@ -327,8 +331,8 @@ struct Placing<'a> {
     old: &'a Parts,
     /// Users whose features moved, ascending.
     moved: &'a [u32],
-    /// Items without sums, ascending: new ones, and such as were too small to be trained on and are placed as soon as
-    /// anything comes.
+    /// Items without sums, ascending: new ones, and such as were too small to be trained on and are placed as
+    /// soon as anything comes.
     unplaced: Vec<TaskId>,
 }
 
@@ -420,8 +424,8 @@ impl Placing<'_> {
 }
 
 impl Parts {
-    /// Sums over the audiences of added items, from everything that was seen: what folders of earlier versions do not have,
-    /// or not to the last bit and without the axes.
+    /// Sums over the audiences of added items, from everything that was seen: what folders of earlier
+    /// versions do not have, or not to the last bit and without the axes.
     pub(crate) fn sum_again(&mut self) -> Result<()> {
         let Some(pre) = self.pre.clone() else { return Ok(()) };
         let tasks: Vec<TaskId> = self.states.keys().copied().collect();
@@ -439,12 +443,13 @@ const FINE_RATE: f32 = 0.02;
 /// Positives per step of [`fine_tune`]: new items have few.
 const FINE_BATCH: usize = 256;
 
-/// A successor of a model in which the embeddings of some added items were refined by up to so many passes over their
-/// exposures; the net and all other embeddings stay as they are. The best pass on validation users is kept, and passes end
-/// early as training does (`patience`); test users are left alone. `None` where there is nothing to refine.
+/// A successor of a model in which the embeddings of some added items were refined by up to so many passes
+/// over their exposures; the net and all other embeddings stay as they are. The best pass on validation users
+/// is kept, and passes end early as training does (`patience`); test users are left alone. `None` where there
+/// is nothing to refine.
 ///
-/// A refined embedding stays until its item is seen again, or, where features are learned, until a user of its audience
-/// sees anything: then it is made again from all that was seen.
+/// A refined embedding stays until its item is seen again, or, where features are learned, until a user of
+/// its audience sees anything: then it is made again from all that was seen.
 pub fn fine_tune(
     model: &Model,
     tasks: &[TaskId],

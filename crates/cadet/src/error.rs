@@ -35,8 +35,8 @@ impl fmt::Display for At {
     }
 }
 
-/// What would help. A library does not know how its callers give options, so it names them, and each front end says
-/// them as they are typed there: see [`Error::worded`].
+/// What would help. A library does not know how its callers give options, so it names them, and each front
+/// end says them as they are typed there: see [`Error::worded`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
     /// This option names the column.

@@ -1,6 +1,6 @@
-//! What the models of `research/` are built from besides the library itself: Adam, the kernels' vectors and products,
-//! and a little algebra; and how tests put another net into a model. The product promises none of it, so that it can
-//! change with the kernels.
+//! What the models of `research/` are built from besides the library itself: Adam, the kernels' vectors and
+//! products, and a little algebra; and how tests put another net into a model. The product promises none of
+//! it, so that it can change with the kernels.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ pub mod vectors {
     pub use crate::kernels::simd::{Avx2, Avx512};
 }
 
-/// A model with another net or other embeddings; everything else stays, what was worked out for each user included.
+/// A model with another net or other embeddings; everything else stays, what was worked out for each user
+/// included.
 pub fn with_ratio(model: &Model, ratio: Ratio) -> Model {
     model.changed(|parts| {
         parts.ratio = ratio;
@@ -29,7 +30,8 @@ pub fn with_ratio(model: &Model, ratio: Ratio) -> Model {
     })
 }
 
-/// A model in which these numbers are taken off users' scores: for benchmarks of models too large to normalise in passing.
+/// A model in which these numbers are taken off users' scores: for benchmarks of models too large to
+/// normalise in passing.
 pub fn with_log_sums(model: &Model, sums: Vec<f32>) -> Model {
     model.changed(|parts| {
         let reference = parts.reference.0.clone();

@@ -1,7 +1,8 @@
 //! How familiar is every user with every item?
 //!
-//! Collaborative anomaly detection: from a log of who was shown what, one small net learns for every item how much more
-//! likely a user is in its audience than in the population, `log q_t(x)/p(x)`. High is common, low is fresh.
+//! Collaborative anomaly detection: from a log of who was shown what, one small net learns for every item how
+//! much more likely a user is in its audience than in the population, `log q_t(x)/p(x)`. High is common, low
+//! is fresh.
 //!
 //! ```
 //! use cadet::{IdRef, ask::Ask, store};
@@ -25,9 +26,9 @@
 //! # }
 //! ```
 //!
-//! The modules in reading order: [`log`] is what happened, [`learn`] the paper's method, [`fit`] the way from a log to a
-//! [`model`], [`judge`] whether it is any good, [`ask`] every question one can put to it, [`arrive`] what comes after
-//! training, [`store`] the model folder, [`worlds`] logs whose truth is known.
+//! The modules in reading order: [`log`] is what happened, [`learn`] the paper's method, [`mod@fit`] the way from
+//! a log to a [`model`], [`judge`] whether it is any good, [`ask`] every question one can put to it,
+//! [`arrive`] what comes after training, [`store`] the model folder, [`worlds`] logs whose truth is known.
 
 pub mod arrive;
 pub mod ask;

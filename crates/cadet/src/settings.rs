@@ -35,18 +35,20 @@ pub struct Settings {
     pub test: f64,
     /// Items with fewer different users are left out.
     pub min_exposures: usize,
-    /// An exposure's weight halves for every so many days that it is older than the latest; by itself age is ignored.
+    /// An exposure's weight halves for every so many days that it is older than the latest; by itself age is
+    /// ignored.
     pub half_life: Option<f64>,
     /// The base distribution p(x).
     pub base: Base,
-    /// Features per user, where they are learned from the exposures: at most so many, and only those that stand out
-    /// from chance unless `features_from` is `all`.
+    /// Features per user, where they are learned from the exposures: at most so many, and only those that
+    /// stand out from chance unless `features_from` is `all`.
     pub factors: usize,
     /// What the learned features of the users that are trained on come from.
     pub features_from: FeatureSource,
     /// Whether features are brought to mean 0 and spread 1.
     pub standardise: bool,
-    /// Axes along which audiences are told apart in closed form, at most; the net learns what that leaves over. 0 for none.
+    /// Axes along which audiences are told apart in closed form, at most; the net learns what that leaves
+    /// over. 0 for none.
     pub axes: usize,
     /// Numbers per task embedding.
     pub embedding: usize,
@@ -85,11 +87,13 @@ pub struct Settings {
     pub patience: usize,
     /// What makes an epoch the best.
     pub select: Select,
-    /// Whether scores are tempered by what held-out users say, and normalised so that a user's propensities add up to 1.
+    /// Whether scores are tempered by what held-out users say, and normalised so that a user's propensities
+    /// add up to 1.
     pub normalise: bool,
     /// How many nets are trained; what is said is the mean of what they say.
     pub ensemble: usize,
-    /// Whether, once the best epoch is known, the model is trained again on all users, held-out ones included.
+    /// Whether, once the best epoch is known, the model is trained again on all users, held-out ones
+    /// included.
     pub refit: bool,
     /// Whether a model of the past is measured on the last tenth of the time, where the log has times.
     pub future: bool,
@@ -213,7 +217,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The setting that is furthest above what is usual, where one is: the first to look at when a training diverges.
+    /// The setting that is furthest above what is usual, where one is: the first to look at when a training
+    /// diverges.
     pub fn suspect(&self) -> Option<(&'static str, f32)> {
         let usual = Self { init: self.init, ..Self::default() };
         let step = ("learning_rate", self.learning_rate, usual.learning_rate);

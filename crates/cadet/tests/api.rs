@@ -1,4 +1,5 @@
-//! What the library promises: every public name, as listed in `api.txt`. Whoever changes it sees it in the diff.
+//! What the library promises: every public name, as listed in `api.txt`. Whoever changes it sees it in the
+//! diff.
 //!
 //! `CADET_API=write cargo test -p cadet --test api` lists it again.
 #![allow(missing_docs)]
@@ -21,7 +22,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Public items of a file: signatures without bodies, methods behind the type they belong to, fields and variants below it.
+/// Public items of a file: signatures without bodies, methods behind the type they belong to, fields and
+/// variants below it.
 fn list(source: &str, out: &mut String) {
     let source = source.split("#[cfg(test)]").next().unwrap_or(source);
     let (mut owner, mut in_enum) = (String::new(), false);

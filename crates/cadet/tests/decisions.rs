@@ -1,4 +1,5 @@
-//! Flagging fresh users with trained models, on worlds whose truth is known: the rate holds, and is worth something.
+//! Flagging fresh users with trained models, on worlds whose truth is known: the rate holds, and is worth
+//! something.
 //!
 //! The large version with 200 repetitions is `crates/cadet-cli/examples/fdr.rs`; its figures are in
 //! `research/results/fdr`.

@@ -58,7 +58,8 @@ fn learned_features_are_credited_to_the_items_seen() {
 
 #[test]
 fn what_decides_gets_the_credit() {
-    // Twelve items stand along the first feature, and users see those near to them; the second feature is noise.
+    // Twelve items stand along the first feature, and users see those near to them; the second feature is
+    // noise.
     let mut rng = Rng::at(1, Purpose::World, [112, 0]);
     let mut builder = ExposuresBuilder::new();
     let mut rows = Vec::new();

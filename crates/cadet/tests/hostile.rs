@@ -136,7 +136,8 @@ fn huge_features_work_once_standardised() {
         // Measured: at most 5e-10.
         assert!((loss(&model) - loss(&plain)).abs() < 1e-4, "{scale}: {} {}", loss(&model), loss(&plain));
     }
-    // As they are, they cannot be learned from; that is no reason to panic, or to hand out a model without numbers.
+    // As they are, they cannot be learned from; that is no reason to panic, or to hand out a model without
+    // numbers.
     let log = with_features(|_, v| v * 1e30);
     if let Ok(model) = try_fit(log, &Settings { standardise: false, ..tiny_settings() }, "huge, as it is") {
         assert_usable(&model, "huge, as it is");

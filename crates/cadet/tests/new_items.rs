@@ -1,4 +1,5 @@
-//! Items that come after training: placed by forward passes alone, in any order, and checked against the truth.
+//! Items that come after training: placed by forward passes alone, in any order, and checked against the
+//! truth.
 #![allow(missing_docs)]
 
 mod worlds;
@@ -155,8 +156,8 @@ fn items_placed_by_forward_passes_are_where_they_belong() {
         "cold {:?} random {:?} tuned {:?} whole {:?}",
         found.cold, found.random, found.tuned, found.whole
     );
-    // Measured over seeds 1 to 5: 0.923 to 0.941 cold, 0.927 to 0.944 tuned, 0.933 to 0.947 trained from the start, -0.03 to
-    // 0.26 at random.
+    // Measured over seeds 1 to 5: 0.923 to 0.941 cold, 0.927 to 0.944 tuned, 0.933 to 0.947 trained from the
+    // start, -0.03 to 0.26 at random.
     assert!(found.cold.correlation > 0.88, "{show}");
     assert!(found.cold.correlation > found.random.correlation + 0.4, "{show}");
     assert!(found.cold.correlation > found.whole.correlation - 0.05, "{show}");
@@ -193,7 +194,8 @@ fn add_events(model: &Model, events: &[(u32, u32)]) -> (Model, Added) {
     arrive(model, Arrivals { log: &late_log(events), users: None }).unwrap()
 }
 
-/// The same where users are known by what they see alone: some of what comes later are users and pairs of old items.
+/// The same where users are known by what they see alone: some of what comes later are users and pairs of old
+/// items.
 fn tiny_learned() -> (Model, Vec<(u32, u32)>) {
     let world = tiny_world(3);
     let model = fit(Log { features: None, ..early(&world) }, &tiny_settings()).unwrap();

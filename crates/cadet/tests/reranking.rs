@@ -1,4 +1,5 @@
-//! Reranking with a trained model: the same scores as everywhere else, exact counts, strangers left where they were.
+//! Reranking with a trained model: the same scores as everywhere else, exact counts, strangers left where
+//! they were.
 
 mod worlds;
 

@@ -26,7 +26,8 @@ fn correlation(world: &TraitWorld, model: &Model, items: std::ops::Range<usize>)
     items.map(of_item).sum()
 }
 
-// Over seeds 1 to 3 the figures are 0.633 ± 0.035 (trained) and 0.698 ± 0.057 (late); without axes 0.41 and 0.52.
+// Over seeds 1 to 3 the figures are 0.633 ± 0.035 (trained) and 0.698 ± 0.057 (late); without axes 0.41 and
+// 0.52.
 #[test]
 fn twenty_exposures_an_item_are_enough_to_begin_with() {
     let world = TraitConfig::groups(5).scarce(20).make().unwrap();

@@ -45,7 +45,8 @@ fn same(a: &Verdict, b: &Verdict) -> bool {
 #[test]
 fn one_by_one_is_all_at_once() {
     let world = tiny_world(5);
-    // Three widths: below a vector, an odd one, and more than one vector; the net alone, and with the closed form.
+    // Three widths: below a vector, an odd one, and more than one vector; the net alone, and with the closed
+    // form.
     for (hidden, axes) in [(vec![3], 0), (vec![13, 7], 0), (vec![40, 33], 0), (vec![13, 7], 16)] {
         let settings = Settings { hidden, axes, epochs: 1, seed_epochs: 1, ..tiny_settings() };
         let model = fit(log_of(&world), &settings).unwrap();
@@ -162,9 +163,10 @@ fn p_values_of_members_are_not_too_small() {
     for basis in [Basis::Own, Basis::Similar] {
         for alpha in ALPHAS {
             let (rate, sd, count) = rate(&model, &parts, alpha, basis);
-            // Measured for α = 0.05, 0.1, 0.25, 0.5 over seeds 1 to 5: own 0.039 to 0.049, 0.090 to 0.104, 0.237 to
-            // 0.281, 0.493 to 0.525 with sd 0.007, 0.010, 0.015, 0.017, at worst 2.1 sd above α; similar 0.040 to 0.051,
-            // 0.084 to 0.105, 0.229 to 0.245, 0.468 to 0.510 with sd 0.005, 0.007, 0.010, 0.011, at worst 0.9 above.
+            // Measured for α = 0.05, 0.1, 0.25, 0.5 over seeds 1 to 5: own 0.039 to 0.049, 0.090 to 0.104,
+            // 0.237 to 0.281, 0.493 to 0.525 with sd 0.007, 0.010, 0.015, 0.017, at worst 2.1 sd above α;
+            // similar 0.040 to 0.051, 0.084 to 0.105, 0.229 to 0.245, 0.468 to 0.510 with sd 0.005, 0.007,
+            // 0.010, 0.011, at worst 0.9 above.
             assert!(count > 1_500, "{count}");
             assert!(rate <= alpha + 3.0 * sd, "{basis:?}, p ≤ {alpha}: {rate} ± {sd}");
             // Conformal p-values are not only valid but sharp.
@@ -173,7 +175,8 @@ fn p_values_of_members_are_not_too_small() {
     }
 }
 
-/// Mean p-value of the tenth of the held-out users who are truly freshest for each item, and of the most common.
+/// Mean p-value of the tenth of the held-out users who are truly freshest for each item, and of the most
+/// common.
 fn fresh_and_common(world: &World, model: &Model, settings: &Settings) -> (f64, f64) {
     let scorer = Scorer::new(Users::of(model));
     let mut users = users_in(settings, world.features.len(), Part::Test);
@@ -219,7 +222,8 @@ fn fresh_users_stand_out_and_the_truth_is_hard_to_beat() {
     // Measured over seeds 1 to 5: fresh 0.026 to 0.078, common 0.717 to 0.746.
     assert!(fresh < 0.2 && common > 0.6, "{fresh} {common}");
     let (truth, found) = auc_of_truth_and_model(&world, &model, &settings);
-    // Measured over seeds 1 to 5: truth 0.793, 0.780, 0.798, 0.732, 0.770; model 0.755, 0.732, 0.763, 0.685, 0.719.
+    // Measured over seeds 1 to 5: truth 0.793, 0.780, 0.798, 0.732, 0.770; model 0.755, 0.732, 0.763, 0.685,
+    // 0.719.
     assert!(found <= truth + 0.005, "{found} beats the truth's {truth}");
     assert!(found >= truth - 0.06, "{found} against the truth's {truth}");
 }
@@ -347,8 +351,8 @@ fn labels_by_count_and_by_lift() {
         counts.iter().map(|i| (i.task.0, i.exposures, i.auc)).collect::<Vec<_>>(),
         [(0, 10, 0.0), (1, 16, 0.0)]
     );
-    // By lift: 5/16, 3/7, 1/3 → category 1 (x = 3) is nominal, 0 (x = 1) anomalous. For item 1: 10/16, 4/7, 2/3 →
-    // category 2 (x = 2) is nominal, 1 (x = 3) anomalous.
+    // By lift: 5/16, 3/7, 1/3 → category 1 (x = 3) is nominal, 0 (x = 1) anomalous. For item 1: 10/16, 4/7,
+    // 2/3 → category 2 (x = 2) is nominal, 1 (x = 3) anomalous.
     let lifts = of(&everybody, LabelRule::Lift);
     assert_eq!(lifts.iter().map(|i| (i.task.0, i.auc)).collect::<Vec<_>>(), [(0, 1.0), (1, 0.0)]);
     // Scores are taken among the held-out alone: without category 1 among them, 2 has the highest lift.
@@ -360,7 +364,8 @@ fn labels_by_count_and_by_lift() {
 
 #[test]
 fn of_categories_that_are_absent_the_most_common_one_is_anomalous() {
-    // Item 0 reached category 0 alone; 1 (x = 3) is rare in the population, 2 (x = 1) common. Nominal users have x = 2.
+    // Item 0 reached category 0 alone; 1 (x = 3) is rare in the population, 2 (x = 1) common. Nominal users
+    // have x = 2.
     let category: Vec<Option<u32>> = [vec![Some(0); 4], vec![Some(1); 2], vec![Some(2); 6]].concat();
     let x: Vec<f32> = category.iter().flatten().map(|c| [2.0, 3.0, 1.0][*c as usize]).collect();
     let x = Instances::new(1, x).unwrap();

@@ -511,8 +511,8 @@ fn a_small_folder_takes_little_memory() {
     let before = peak_memory();
     assert!(store::load(&folder).is_err());
     let grown = peak_memory() - before;
-    // The folder has 50 kB; such a net takes 288 MB, its transpose and its moments as much each. The tests beside
-    // this one hold a few MB.
+    // The folder has 50 kB; such a net takes 288 MB, its transpose and its moments as much each. The tests
+    // beside this one hold a few MB.
     assert!(grown < 64 << 20, "{grown} bytes");
 }
 
@@ -537,8 +537,8 @@ fn another_version_is_refused_clearly() {
     }
 }
 
-/// `testdata/store_v1/`, `testdata/store_v2/`: model folders that every later cadet must read, and what they scored. `model`
-/// is as training left it, `grown` has items that came later.
+/// `testdata/store_v1/`, `testdata/store_v2/`: model folders that every later cadet must read, and what they
+/// scored. `model` is as training left it, `grown` has items that came later.
 fn fixture(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/store_v{version}"))
 }
@@ -547,8 +547,8 @@ fn fixture(version: u32) -> PathBuf {
 ///
 /// `cargo test -p cadet --test store -- --ignored make_fixture`
 ///
-/// Only for as long as that version has not been released: afterwards the fixture stays as it is for ever, and a test that
-/// fails on it has found a break of the format.
+/// Only for as long as that version has not been released: afterwards the fixture stays as it is for ever,
+/// and a test that fails on it has found a break of the format.
 #[test]
 #[ignore = "writes testdata/store_v2"]
 fn make_fixture() {

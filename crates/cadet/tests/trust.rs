@@ -1,4 +1,5 @@
-//! Do the numbers hold on logs of ids alone? On worlds whose truth is known: sparse ones, noise, and logs that say nothing.
+//! Do the numbers hold on logs of ids alone? On worlds whose truth is known: sparse ones, noise, and logs
+//! that say nothing.
 //!
 //! Every threshold stands beside what was measured over five seeds. To measure again:
 //! `cargo test -p cadet --test trust -- --ignored --nocapture`
@@ -53,7 +54,8 @@ fn a_sparse_log_is_better_than_chance_and_calibrated() {
         let (world, model) = trained(&config);
         let found = on_newcomers(&world, &model);
         assert!(model.has_signal(), "{name}");
-        // Measured over seeds 1 to 5: news -0.025 to -0.036, 0.008 to 0.012; small -0.081 to -0.114, 0.012 to 0.022.
+        // Measured over seeds 1 to 5: news -0.025 to -0.036, 0.008 to 0.012; small -0.081 to -0.114, 0.012 to
+        // 0.022.
         assert!(found.gain().value < -0.015, "{name}: {:?}", found.gain());
         assert!(found.calibration.error < 0.035, "{name}: {}", found.calibration.error);
     }
@@ -194,7 +196,8 @@ fn drifting_tastes_show_in_the_future_alone() {
     let drifting = TasteConfig { users: 2_000, items: 150, ..TasteConfig::drifting(1) };
     let (now, later) = now_and_later(&drifting);
     let (steady_now, steady_later) = now_and_later(&TasteConfig { drifts: false, ..drifting });
-    // Measured over seeds 1 to 5: now -0.030 to -0.041, later +0.011 to +0.022; steady -0.048 to -0.057, -0.061 to -0.068.
+    // Measured over seeds 1 to 5: now -0.030 to -0.041, later +0.011 to +0.022; steady -0.048 to -0.057,
+    // -0.061 to -0.068.
     assert!(now < -0.01 && later > 0.0, "{now} {later}");
     assert!(steady_now < -0.03 && steady_later < -0.03, "{steady_now} {steady_later}");
 }

@@ -41,7 +41,8 @@ fn small_world_agreement(seed: u64) -> Agreement {
 #[test]
 fn held_out_users_get_their_true_familiarity() {
     let found = small_world_agreement(1);
-    // Measured over seeds 1 to 5: correlation 0.934 to 0.954, RMSE 0.39 to 0.57 (the truth's spread is 1.1 to 1.6).
+    // Measured over seeds 1 to 5: correlation 0.934 to 0.954, RMSE 0.39 to 0.57 (the truth's spread is 1.1 to
+    // 1.6).
     assert!(found.correlation > 0.90, "{found:?}");
     assert!(found.rmse < 0.75, "{found:?}");
 }
@@ -87,8 +88,8 @@ fn two_gaussians_give_their_log_ratio() {
     assert!(found.iter().all(|a| a.rmse < 0.2), "{found:?}");
 }
 
-/// Root mean square familiarity, held-out loss and mean exposure AUC where all audiences are the population, and the net may
-/// say something all the same.
+/// Root mean square familiarity, held-out loss and mean exposure AUC where all audiences are the population,
+/// and the net may say something all the same.
 fn nothing_to_learn(seed: u64) -> (f64, f64, f64) {
     let mut rng = Rng::at(seed, Purpose::World, [101, 0]);
     let mut builder = ExposuresBuilder::new();
@@ -132,8 +133,8 @@ fn uniform_against_exposures(seed: u64) -> Agreement {
 #[test]
 fn the_uniform_base_differs_by_how_active_users_are() {
     let found = uniform_against_exposures(1);
-    // Measured over seeds 1 to 5: correlation 0.934 to 0.971, RMSE 0.14 to 0.20; knowing only the mean would give an
-    // RMSE of 0.47 to 0.70.
+    // Measured over seeds 1 to 5: correlation 0.934 to 0.971, RMSE 0.14 to 0.20; knowing only the mean would
+    // give an RMSE of 0.47 to 0.70.
     assert!(found.correlation > 0.85, "{found:?}");
     assert!(found.rmse < 0.35, "{found:?}");
 }

@@ -1,7 +1,8 @@
 //! Random changes of an image that leave what it shows: flip, colour jitter, grey, crop.
 //!
-//! They are applied in this order, quarter turns after the flip (where turned images count as images of their own).
-//! Values are in 0..=1; colours change as torchvision changes them, and a crop is resized by bilinear interpolation.
+//! They are applied in this order, quarter turns after the flip (where turned images count as images of their
+//! own). Values are in 0..=1; colours change as torchvision changes them, and a crop is resized by bilinear
+//! interpolation.
 
 use cadet::rng::Rng;
 use serde::{Deserialize, Serialize};
@@ -272,7 +273,8 @@ mod tests {
 
     #[test]
     fn colours_change_as_torchvision_changes_them() {
-        // x = (torch.arange(12.).reshape(3, 2, 2) * .37) % 1; from torchvision.transforms import functional as F
+        // x = (torch.arange(12.).reshape(3, 2, 2) * .37) % 1; from torchvision.transforms import functional
+        // as F
         type Change = fn(&mut [f32]);
         let cases: [(Change, [f32; 12]); 6] = [
             // F.adjust_brightness(x, 1.3)
@@ -377,7 +379,8 @@ mod tests {
     #[test]
     fn each_change_happens_as_often_as_it_should() {
         let none = Augment { flip: 0.0, jitter: 0.0, grey: 0.0, crop: [1.0, 1.0], ..Augment::default() };
-        // Where a whole image is asked for, the shape decides: only a square fits, or nothing after ten tries.
+        // Where a whole image is asked for, the shape decides: only a square fits, or nothing after ten
+        // tries.
         let image: Vec<f32> = (0..3 * 64).map(|i| (i as f32 * 0.61) % 1.0).collect();
         let mut rng = rng(5);
         assert_eq!(none.views(&image, 8, 1, &mut rng)[0], image);

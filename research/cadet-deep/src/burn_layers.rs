@@ -1,7 +1,7 @@
 //! Layers of image nets on burn, and the numbers they learn.
 //!
-//! A layer is a plan: it knows where in [`Parameters`] its numbers are. The numbers stay on the device, as flat lists,
-//! so that an optimiser or a checkpoint need not know what they are for.
+//! A layer is a plan: it knows where in [`Parameters`] its numbers are. The numbers stay on the device, as
+//! flat lists, so that an optimiser or a checkpoint need not know what they are for.
 
 use burn_tensor::activation::relu;
 use burn_tensor::module::{batch_norm, batch_norm_train, conv2d, linear};

@@ -1,8 +1,8 @@
 //! CSI (Tack et al. 2020): novelty by contrasting an image also with its own quarter turns.
 //!
-//! The four turns of an image are images of their own in NT-Xent, and a second head says by how much an image is
-//! turned: `L = NT-Xent + cross entropy`. An image is common where its turns look like those of some image that the
-//! net was trained on, and where the net sees how they are turned:
+//! The four turns of an image are images of their own in NT-Xent, and a second head says by how much an image
+//! is turned: `L = NT-Xent + cross entropy`. An image is common where its turns look like those of some image
+//! that the net was trained on, and where the net sees how they are turned:
 //!
 //! `s(x) = ¼ Σ_r ( max_m cos(z_r(x), z_r(x_m))·‖z_r(x)‖ / mean_m ‖z_r(x_m)‖ + c_r(x) / mean_m c_r(x_m) )`
 //!

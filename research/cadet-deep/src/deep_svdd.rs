@@ -1,8 +1,10 @@
-//! Deep SVDD (Ruff et al., 2018), a baseline of the paper's Table 2: a net `φ` that draws nominal images to a centre `c`.
+//! Deep SVDD (Ruff et al., 2018), a baseline of the paper's Table 2: a net `φ` that draws nominal images to a
+//! centre `c`.
 //!
-//! Hard: `L = mean ‖φ(x) − c‖²`. Soft: `L = R² + (1/ν)·mean max(0, ‖φ(x) − c‖² − R²)`, where `R` is the `1 − ν` quantile of
-//! the distances once training is under way. The net has no biases and its batch norm learns nothing, or it could map
-//! everything to `c`. Its weights come from an autoencoder; `c` is the mean of `φ` before training, away from 0.
+//! Hard: `L = mean ‖φ(x) − c‖²`. Soft: `L = R² + (1/ν)·mean max(0, ‖φ(x) − c‖² − R²)`, where `R` is the `1 −
+//! ν` quantile of the distances once training is under way. The net has no biases and its batch norm learns
+//! nothing, or it could map everything to `c`. Its weights come from an autoencoder; `c` is the mean of `φ`
+//! before training, away from 0.
 //!
 //! Both models look at the positives of a batch alone: the nominal images are the audience of the one task.
 
@@ -92,8 +94,8 @@ impl SvddConfig {
         Ok(halved.chain([last]).collect())
     }
 
-    /// The way back: a fully connected layer to where the encoder's last convolution ended, then convolutions that double
-    /// the side each, and one to the pixels.
+    /// The way back: a fully connected layer to where the encoder's last convolution ended, then convolutions
+    /// that double the side each, and one to the pixels.
     fn decoder(&self) -> Vec<LayerConfig> {
         let left = self.widths.iter().fold(self.side, |side, _| side / 2);
         let widest = self.widths.last().copied().unwrap_or(self.features);
@@ -120,7 +122,8 @@ impl SvddConfig {
         Ok(Autoencoder(self.model(&layers, seed)?))
     }
 
-    /// Deep SVDD with the weights of a trained autoencoder, or with random ones, centred on the mean of these instances.
+    /// Deep SVDD with the weights of a trained autoencoder, or with random ones, centred on the mean of these
+    /// instances.
     pub fn init(
         &self,
         objective: Objective,

@@ -1,8 +1,8 @@
 //! What deep density estimators have in common: `log q(x|e_t)` by maximum likelihood.
 //!
-//! `L = −mean log q(x|e_t)` over the positives of a batch, in nats; negatives are not looked at. What is learned lies
-//! in plain lists of numbers. A step makes tensors of them, lets burn find the gradients, and moves the lists by Adam:
-//! the net in every step, of the tasks only those that the batch met.
+//! `L = −mean log q(x|e_t)` over the positives of a batch, in nats; negatives are not looked at. What is
+//! learned lies in plain lists of numbers. A step makes tensors of them, lets burn find the gradients, and
+//! moves the lists by Adam: the net in every step, of the tasks only those that the batch met.
 
 use burn_tensor::activation::sigmoid;
 use burn_tensor::{Device, Int, Tensor, TensorData};
@@ -49,7 +49,8 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Gives each row what its task has: `[runs, n]` → `[rows, n]`, or `[1, n]` where all rows have the same task.
+    /// Gives each row what its task has: `[runs, n]` → `[rows, n]`, or `[1, n]` where all rows have the same
+    /// task.
     pub fn spread(&self, values: Tensor<2>) -> Tensor<2> {
         match &self.runs {
             Some(runs) => values.select(0, runs.clone()),
@@ -107,7 +108,8 @@ pub struct Density<N> {
 }
 
 impl<N: Net> Density<N> {
-    /// A net over these embeddings, with weights as they start; `fixed` has a row for each task, and may be empty.
+    /// A net over these embeddings, with weights as they start; `fixed` has a row for each task, and may be
+    /// empty.
     pub fn new(
         net: N,
         features: usize,

@@ -1,7 +1,8 @@
-//! A conditional Gaussian: `log q(x|e_t) = −½ Σ ( (x−μ)²/σ² + ln σ² + ln 2π )`, where a net of three layers makes `μ`
-//! and `ln σ²` of the task's embedding.
+//! A conditional Gaussian: `log q(x|e_t) = −½ Σ ( (x−μ)²/σ² + ln σ² + ln 2π )`, where a net of three layers
+//! makes `μ` and `ln σ²` of the task's embedding.
 //!
-//! `ln σ²` is bent into ±10 (`10·tanh(v/10)`), so that a feature that never changes cannot take the density to infinity.
+//! `ln σ²` is bent into ±10 (`10·tanh(v/10)`), so that a feature that never changes cannot take the density
+//! to infinity.
 
 use burn_tensor::Tensor;
 use burn_tensor::activation::relu;

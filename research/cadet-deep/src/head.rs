@@ -1,7 +1,7 @@
 //! How does a task enter a deep ratio? Its response is linear in the features `u(x)`: `f = h_t·u(x) + b_t`.
 //!
-//! In the ratio net `h_t = w ⊙ (V·e_t + c)`, the product with the embedding and the last layer in one; `b` is the same for
-//! all tasks. In the pre-embedding model `h_t` and `b_t` are learned as they are.
+//! In the ratio net `h_t = w ⊙ (V·e_t + c)`, the product with the embedding and the last layer in one; `b` is
+//! the same for all tasks. In the pre-embedding model `h_t` and `b_t` are learned as they are.
 
 use cadet::Result;
 use cadet::internals::{Adam, AdamConfig};
@@ -70,8 +70,8 @@ impl Head {
         }
     }
 
-    /// From the gradients of `h_t` and `b_t` (laid out as [`Head::rows`]): moves what has a rate; of the tasks, those of
-    /// `met`.
+    /// From the gradients of `h_t` and `b_t` (laid out as [`Head::rows`]): moves what has a rate; of the
+    /// tasks, those of `met`.
     pub(crate) fn step(&mut self, engine: Engine, gradient: &[f32], met: &[u32], rates: Rates, step: u64) {
         let adam = |rate| Adam::at(AdamConfig::default(), rate, step);
         let tasks = match self {

@@ -73,8 +73,8 @@ const LETTERS: [[u8; 7]; 10] = [
 
 /// A world of light letters on dark ground, somewhere in the image, with noise: bytes and classes.
 ///
-/// Only the shape tells the letters apart, and images of a letter differ in its place: a net that knows them has
-/// learned to see. `side` should be at least 10, so that the letters can be read.
+/// Only the shape tells the letters apart, and images of a letter differ in its place: a net that knows them
+/// has learned to see. `side` should be at least 10, so that the letters can be read.
 pub fn letters(count: usize, classes: usize, side: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let classes = classes.clamp(1, LETTERS.len());
     let (mut pixels, mut labels) = (Vec::with_capacity(count * 3 * side * side), Vec::with_capacity(count));

@@ -1,7 +1,8 @@
 //! LARS (You et al. 2017): each block of weights takes steps in proportion to its own length.
 //!
-//! `g' = t·(g + d·w)` with `t = η‖w‖/(‖g‖ + d‖w‖ + ε)`, or 1 where `‖w‖` or `‖g‖` is 0; then `m ← μ·m + g'` and
-//! `w ← w − rate·m`. Large batches can so be learned from at large rates: no layer is thrown far from where it was.
+//! `g' = t·(g + d·w)` with `t = η‖w‖/(‖g‖ + d‖w‖ + ε)`, or 1 where `‖w‖` or `‖g‖` is 0; then `m ← μ·m + g'`
+//! and `w ← w − rate·m`. Large batches can so be learned from at large rates: no layer is thrown far from
+//! where it was.
 
 use std::f64::consts::PI;
 

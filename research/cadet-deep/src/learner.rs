@@ -26,8 +26,8 @@ pub trait Objective: Send + Sync {
 
     /// The loss of a batch of `n` images: `[2·TURNS·n, channels, side, side]` → `[1]`.
     ///
-    /// First come the first views of all images, then the second views; in each, all images as they are, then all
-    /// turned by a quarter, and so on.
+    /// First come the first views of all images, then the second views; in each, all images as they are, then
+    /// all turned by a quarter, and so on.
     fn loss(&self, pass: &mut Pass, views: Tensor<4>) -> Tensor<1>;
 
     /// What the net says of images: `[n, channels, side, side]` → `[n, numbers]`.
@@ -93,13 +93,15 @@ impl<N: Objective> Learner<N> {
         self.parameters.count()
     }
 
-    /// How many batches an epoch over this many images has; what does not fill a batch waits for another epoch.
+    /// How many batches an epoch over this many images has; what does not fill a batch waits for another
+    /// epoch.
     pub fn batches(&self, images: usize) -> usize {
         (images / self.config.batch).max(1)
     }
 
-    /// Learns from some of the images until `losses` has the mean loss of so many epochs; those that it has already are
-    /// behind the learner. The same epoch has the same batches and views, whatever came before it.
+    /// Learns from some of the images until `losses` has the mean loss of so many epochs; those that it has
+    /// already are behind the learner. The same epoch has the same batches and views, whatever came before
+    /// it.
     pub fn learn(
         &mut self,
         images: Images<'_>,

@@ -1,11 +1,11 @@
 //! What do deep nets make of the same tasks?
 //!
-//! The ratio `log q_t/p` on images, and estimates of the density `log q_t` alone, which the paper compares it with. All are
-//! [`cadet::learn::estimator::Estimator`]s, so [`cadet::learn::trainer::Training`] trains them. The densities run on burn's CPU backend, the
-//! image nets on kernels of their own.
+//! The ratio `log q_t/p` on images, and estimates of the density `log q_t` alone, which the paper compares it
+//! with. All are [`cadet::learn::estimator::Estimator`]s, so [`cadet::learn::trainer::Training`] trains them.
+//! The densities run on burn's CPU backend, the image nets on kernels of their own.
 //!
-//! Beside them stand what the paper makes features of images with, SimCLR, and an anomaly detector it compares with,
-//! CSI. Both learn from random views of images, on any device that burn has.
+//! Beside them stand what the paper makes features of images with, SimCLR, and an anomaly detector it
+//! compares with, CSI. Both learn from random views of images, on any device that burn has.
 //!
 //! | module | the model |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! MADE: a net whose i-th output depends on the inputs before the i-th alone.
 //!
-//! Every unit has a degree. Inputs and outputs have 1 to D; hidden units have 1 to D−1 in order, spread evenly. A
-//! hidden unit sees units of its own degree or less, an output sees units of less: connections that are not allowed
-//! are multiplied by 0. Three hidden layers, then one head for `μ` and one for `α`.
+//! Every unit has a degree. Inputs and outputs have 1 to D; hidden units have 1 to D−1 in order, spread
+//! evenly. A hidden unit sees units of its own degree or less, an output sees units of less: connections that
+//! are not allowed are multiplied by 0. Three hidden layers, then one head for `μ` and one for `α`.
 
 use burn_tensor::activation::relu;
 use burn_tensor::{Device, Tensor, TensorData};
@@ -19,7 +19,8 @@ pub enum Order {
     Backwards,
 }
 
-/// The degrees of the inputs, and the masks: `[features, hidden]`, `[hidden, hidden]` and `[hidden, features]`.
+/// The degrees of the inputs, and the masks: `[features, hidden]`, `[hidden, hidden]` and `[hidden,
+/// features]`.
 #[derive(Debug, Clone)]
 pub struct Made {
     degrees: Vec<usize>,

@@ -1,20 +1,24 @@
-//! A masked autoregressive flow: 5 × \[MADE, batch normalisation, reverse\] from the data to a standard normal.
+//! A masked autoregressive flow: 5 × \[MADE, batch normalisation, reverse\] from the data to a standard
+//! normal.
 //!
-//! - MADE: `u = (x − μ)·e^{−α}`, where `μ` and `α` of a feature come from the features before it; `log|det| = −Σα`.
-//! - The task modulates both: `μ' = μ ⊙ tanh(s_t) + tanh(b_t)`, `α'` in the same way, where `s_t` and `b_t` are affine
-//!   in `e_t`, in each block anew. At the start `tanh(s_t)` is about 0.76 and `tanh(b_t)` about 0.
-//! - Batch normalisation: `y = e^γ (x−m)/√v + β`, `log|det| = Σ(γ − ½ ln v)`. In training `m` and `v` are those of the
-//!   batch, otherwise running averages over the batches. Those of the whole training set would need another pass before
-//!   every evaluation; a running average over some twenty batches is within a percent of them, and is saved with the
-//!   weights.
+//! - MADE: `u = (x − μ)·e^{−α}`, where `μ` and `α` of a feature come from the features before it; `log|det| =
+//!   −Σα`.
+//! - The task modulates both: `μ' = μ ⊙ tanh(s_t) + tanh(b_t)`, `α'` in the same way, where `s_t` and `b_t`
+//!   are affine in `e_t`, in each block anew. At the start `tanh(s_t)` is about 0.76 and `tanh(b_t)` about 0.
+//! - Batch normalisation: `y = e^γ (x−m)/√v + β`, `log|det| = Σ(γ − ½ ln v)`. In training `m` and `v` are
+//!   those of the batch, otherwise running averages over the batches. Those of the whole training set would
+//!   need another pass before every evaluation; a running average over some twenty batches is within a
+//!   percent of them, and is saved with the weights.
 //! - Reverse moves nothing: every second MADE counts its features from the other end, which is the same.
-//! - Each task has a prior of its own: `u ~ N(m_t, 1)`, where `m_t` is drawn at the start, uniform in ±`prior`, and stays.
-//!   The wider the means lie apart, the more a task has to do with where its rows end up.
+//! - Each task has a prior of its own: `u ~ N(m_t, 1)`, where `m_t` is drawn at the start, uniform in
+//!   ±`prior`, and stays. The wider the means lie apart, the more a task has to do with where its rows end
+//!   up.
 //!
 //! A separate flow is one with a single task.
 //!
-//! Before it is modulated, `α` is bent into ±3 (`α/(1+|α|/3)`), so `|α'| < 4`: no feature is stretched by more than
-//! e⁴ in a block, gradients never vanish, and `v` is kept above 10⁻⁵. Features should be of about unit scale.
+//! Before it is modulated, `α` is bent into ±3 (`α/(1+|α|/3)`), so `|α'| < 4`: no feature is stretched by
+//! more than e⁴ in a block, gradients never vanish, and `v` is kept above 10⁻⁵. Features should be of about
+//! unit scale.
 
 use burn_tensor::{Device, Tensor, TensorData};
 use cadet::learn::tasks::TaskEmbeddings;

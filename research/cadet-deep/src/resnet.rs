@@ -1,8 +1,9 @@
-//! ResNet-18 for small images (He et al. 2016): a 3×3 stem without pooling, so that 32×32 pixels are not lost at once.
+//! ResNet-18 for small images (He et al. 2016): a 3×3 stem without pooling, so that 32×32 pixels are not lost
+//! at once.
 //!
-//! Four stages of two blocks; a block is `relu(x' + norm(conv(relu(norm(conv(x))))))`, where `x'` is `x`, or a 1×1
-//! convolution of it where the size changes. Each stage after the first halves the sides and doubles the channels;
-//! the mean over the image of the last stage's channels are the features.
+//! Four stages of two blocks; a block is `relu(x' + norm(conv(relu(norm(conv(x))))))`, where `x'` is `x`, or
+//! a 1×1 convolution of it where the size changes. Each stage after the first halves the sides and doubles
+//! the channels; the mean over the image of the last stage's channels are the features.
 
 use burn_tensor::Tensor;
 use burn_tensor::activation::relu;
@@ -121,9 +122,9 @@ mod tests {
 
     #[test]
     fn has_as_many_parameters_as_resnet_18() {
-        // sum(p.numel() for p in net.parameters()) of torchvision's resnet18, whose stem is conv 3×3 and whose fc is
-        // left out: 11,168,832. By hand: stem 27·64 + 128; stage 1: 4·(36,864 + 128); stage s: 9·n/2·n + 3·9·n² +
-        // n/2·n + 5·2·n with n = 128, 256, 512.
+        // sum(p.numel() for p in net.parameters()) of torchvision's resnet18, whose stem is conv 3×3 and
+        // whose fc is left out: 11,168,832. By hand: stem 27·64 + 128; stage 1: 4·(36,864 + 128); stage s:
+        // 9·n/2·n + 3·9·n² + n/2·n + 5·2·n with n = 128, 256, 512.
         let stage = |n: usize| 9 * n / 2 * n + 27 * n * n + n / 2 * n + 10 * n;
         let by_hand = 27 * 64 + 128 + 4 * (36_864 + 128) + stage(128) + stage(256) + stage(512);
         let (net, parameters) = net(&ResNetConfig::default());

@@ -1,8 +1,8 @@
 //! SimCLR (Chen et al. 2020): features by which two views of an image are found among the views of others.
 //!
-//! With `z` of length 1 and `s_ij = z_i·z_j/τ`, over the `2n` views of `n` images, view `i` paired with `p(i)`:
-//! `L = mean_i ( log Σ_{j≠i} e^{s_ij} − s_{i,p(i)} )`, called NT-Xent. `z` comes from the net's pooled features
-//! through a head of two layers.
+//! With `z` of length 1 and `s_ij = z_i·z_j/τ`, over the `2n` views of `n` images, view `i` paired with
+//! `p(i)`: `L = mean_i ( log Σ_{j≠i} e^{s_ij} − s_{i,p(i)} )`, called NT-Xent. `z` comes from the net's
+//! pooled features through a head of two layers.
 
 use burn_tensor::activation::log_softmax;
 use burn_tensor::{Device, Tensor};

@@ -12,7 +12,8 @@ use cadet::learn::tasks::TaskEmbeddings;
 use cadet::learn::workers::Workers;
 use cadet::rng::{Purpose, Rng};
 
-// Hidden widths and the embedding fill whole vectors, so that the optimiser's state has no padding but the last bias's.
+// Hidden widths and the embedding fill whole vectors, so that the optimiser's state has no padding but the
+// last bias's.
 const FEATURES: usize = 21;
 const HIDDEN: [usize; 3] = [32, 32, 16];
 const EMBEDDING: usize = 16;
@@ -27,7 +28,8 @@ fn data() -> (Instances, Batch) {
     (x, batch)
 }
 
-/// The gradients of the net and of the tasks' rows: after one step of Adam the first moment is a tenth of them.
+/// The gradients of the net and of the tasks' rows: after one step of Adam the first moment is a tenth of
+/// them.
 fn of_kernels(model: &mut Contrastive, x: &Instances, batch: &Batch) -> (f64, Vec<f32>, Vec<f32>) {
     let loss = model.step(x, batch, Rates { net: 1e-3, tasks: 1e-3 }, &mut Workers::new(1));
     let moments = model.optimiser().1;

@@ -1,4 +1,5 @@
-//! The image nets against burn's autodiff, and against themselves: precisions, kernels, threads, interruptions.
+//! The image nets against burn's autodiff, and against themselves: precisions, kernels, threads,
+//! interruptions.
 
 use burn_tensor::activation::softplus;
 use burn_tensor::module::{conv2d, max_pool2d};
@@ -128,7 +129,8 @@ fn burn_features(parameters: &[(String, Tensor<3>)], x: Tensor<4>) -> Tensor<2> 
         + get("trunk.4.bias").reshape([1, outputs])
 }
 
-/// Loss and gradients of the whole net by autodiff; weights `[row][task]` of positives and negatives are given.
+/// Loss and gradients of the whole net by autodiff; weights `[row][task]` of positives and negatives are
+/// given.
 fn of_burn(
     model: &Contrast,
     x: &Instances,
@@ -218,8 +220,8 @@ fn the_pre_embedding_model_has_burns_gradients() {
     close(&own, &slopes, 1e-4);
 }
 
-/// Deep SVDD's kinds of layers: no affine norm, a leaky slope, pooling that leaves a column over; then a bias alone, and every
-/// position enlarged.
+/// Deep SVDD's kinds of layers: no affine norm, a leaky slope, pooling that leaves a column over; then a bias
+/// alone, and every position enlarged.
 fn pooled([between, outputs]: [usize; 2], second: [usize; 3]) -> Vec<LayerConfig> {
     let norm = Some(Norm { affine: false, epsilon: 1e-4 });
     let first = LayerConfig { slope: 0.1, pool: 2, norm, ..LayerConfig::conv([3, 1, 1], between) };
@@ -238,8 +240,8 @@ fn many_channels_and_strides_beyond_the_kernel_have_burns_gradients() {
     pooled_has_burns_gradients(11, [40, 7], [2, 3, 0]);
 }
 
-/// Convolutions that take fewer products (`toom.rs`): one tile and several, those that reach beyond the output, padding, and
-/// strides that share the taps out evenly and not.
+/// Convolutions that take fewer products (`toom.rs`): one tile and several, those that reach beyond the
+/// output, padding, and strides that share the taps out evenly and not.
 #[test]
 fn convolutions_with_fewer_products_have_burns_gradients() {
     for (side, widths, shape) in [
@@ -254,7 +256,8 @@ fn convolutions_with_fewer_products_have_burns_gradients() {
     }
 }
 
-/// Fewer products, too, are added up in an order that depends on shapes alone, lanes do not meet, and kernels agree.
+/// Fewer products, too, are added up in an order that depends on shapes alone, lanes do not meet, and kernels
+/// agree.
 #[test]
 fn fewer_products_give_the_same_bytes_on_any_number_of_threads_and_alone() {
     let grid = Grid { height: 16, width: 16, channels: 3 };
@@ -362,8 +365,9 @@ fn every_kernel_gives_the_same_gradients() {
     }
 }
 
-/// bfloat16 keeps 8 bits, so each factor of a product is off by up to 1 in 256. The whole net's gradients go through ten
-/// such products and through batch norm; their blocks stay within 15 % of single precision's in length and direction.
+/// bfloat16 keeps 8 bits, so each factor of a product is off by up to 1 in 256. The whole net's gradients go
+/// through ten such products and through batch norm; their blocks stay within 15 % of single precision's in
+/// length and direction.
 #[test]
 fn bf16_is_close_to_f32() {
     let (x, batch, tasks) = data();

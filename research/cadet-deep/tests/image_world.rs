@@ -1,4 +1,5 @@
-//! A generated image world whose answer is known: training separates images of a task's classes from the rest.
+//! A generated image world whose answer is known: training separates images of a task's classes from the
+//! rest.
 
 use cadet::learn::estimator::Estimator;
 use cadet::learn::init::Initialiser;
@@ -27,7 +28,8 @@ struct World {
     exposures: Exposures,
 }
 
-/// Bars that lie across or along, bright or dark at the top: a class each. Every image is exposed to one active task.
+/// Bars that lie across or along, bright or dark at the top: a class each. Every image is exposed to one
+/// active task.
 fn world(seed: u64) -> World {
     let mut rng = Rng::at(seed, Purpose::World, [0, 0]);
     let (mut pixels, mut classes, mut builder) = (vec![], vec![], ExposuresBuilder::new());

@@ -1,5 +1,5 @@
-//! What a long run has done so far, a line of JSON for what belongs together: a run that was stopped goes on from
-//! here.
+//! What a long run has done so far, a line of JSON for what belongs together: a run that was stopped goes on
+//! from here.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -19,8 +19,8 @@ pub(crate) struct Journal<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Opens a journal, for one run at a time. Its first line says what the run is about: one of another run is not
-    /// touched. A last line that was cut off is dropped.
+    /// Opens a journal, for one run at a time. Its first line says what the run is about: one of another run
+    /// is not touched. A last line that was cut off is dropped.
     pub fn open(path: &Path, about: &str) -> Result<Self> {
         let io = |e| Error::io(path, e);
         let first = serde_json::to_string(about)? + "\n";

@@ -60,7 +60,8 @@ pub(crate) struct Score {
         value_name = "user|item"
     )]
     pub(crate) per: Per,
-    /// With --top: sort by how typical the user is for the item, or by how likely it is the user's next exposure
+    /// With --top: sort by how typical the user is for the item, or by how likely it is the user's next
+    /// exposure
     #[arg(
         long,
         requires = "top",
@@ -103,7 +104,8 @@ pub(crate) struct Eval {
     /// Also write the AUC of every item: .parquet .csv .ndjson (text also .gz .zst), or - for stdout alone
     #[arg(short, long, value_name = "OUT")]
     pub(crate) out: Option<PathBuf>,
-    /// Train on the past of the data, measure on the future; CUT: the share that is past, or a date [default: 0.8]
+    /// Train on the past of the data, measure on the future; CUT: the share that is past, or a date [default:
+    /// 0.8]
     #[arg(long, value_name = "CUT", num_args = 0..=1, require_equals = true, default_missing_value = "0.8")]
     pub(crate) by_time: Option<String>,
     #[command(flatten)]

@@ -91,7 +91,8 @@ pub(crate) struct ItemsAdd {
     /// Features of users that the model has never seen: all of them join it, and their exposures count
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
-    /// Refine the embeddings of added items by up to so many passes over their exposures, and keep the best pass
+    /// Refine the embeddings of added items by up to so many passes over their exposures, and keep the best
+    /// pass
     #[arg(long, value_name = "N")]
     pub(crate) fine_tune: Option<usize>,
     #[command(flatten)]

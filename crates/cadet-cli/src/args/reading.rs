@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-/// What the columns of a log are called, and what to do with bad rows. Names that are not typed are empty until
-/// [`crate::commands::name_columns`] finds them.
+/// What the columns of a log are called, and what to do with bad rows. Names that are not typed are empty
+/// until [`crate::commands::name_columns`] finds them.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct LogFlags {
     /// Column with the users' ids [default: as in training]
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) user_col: String,
-    /// Column with the items' ids [default: as in training]; there are --weight-col, --timestamp-col and --event-col, too
+    /// Column with the items' ids [default: as in training]; there are --weight-col, --timestamp-col and
+    /// --event-col, too
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     pub(crate) item_col: String,
     /// Leave out bad rows and count them, instead of stopping at the first

@@ -21,8 +21,9 @@ use crate::args::{Eval, Global};
 use crate::output::{self, many};
 use crate::settings::Usage;
 
-/// Trains a model with the settings (and the users' features) of `model` on what happened before the cut, and measures
-/// it on the new pairs of what happened after. A pair that was seen before counts neither for nor against.
+/// Trains a model with the settings (and the users' features) of `model` on what happened before the cut, and
+/// measures it on the new pairs of what happened after. A pair that was seen before counts neither for nor
+/// against.
 pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Result<()> {
     if args.labels.is_some() {
         return Err(Usage("--labels and --by-time do not go together: labels have no time".into()).into());

@@ -128,8 +128,8 @@ impl Held {
     }
 }
 
-/// Which items can be measured on these users: trained ones always, added ones where no held-out user is the model's own,
-/// since their embeddings rest on everybody who saw them.
+/// Which items can be measured on these users: trained ones always, added ones where no held-out user is the
+/// model's own, since their embeddings rest on everybody who saw them.
 fn measured(model: &Model, held: &Held) -> Vec<bool> {
     let known = model.users().len() as u32;
     let mut measured = model.trained();

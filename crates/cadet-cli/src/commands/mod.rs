@@ -27,7 +27,8 @@ use cadet_data::Columns;
 use crate::args::{self, Command, EventFlags, Items, LogFlags, UserFlags};
 use crate::{output, settings};
 
-/// Finds the names of columns that were not typed: `train` has them from its settings file, others from their model.
+/// Finds the names of columns that were not typed: `train` has them from its settings file, others from their
+/// model.
 pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
     let (model, log, events) = match command {
         Command::Train(train) => {
@@ -43,7 +44,8 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
         Command::Explain(args) => (&args.model, &mut args.log, &mut args.users.events),
         Command::Eval(args) => (&args.model, &mut args.log, &mut args.events),
         Command::Items(Items::Add(args)) => {
-            // A writer that was killed may have left the model under another name, and the next claim puts it back.
+            // A writer that was killed may have left the model under another name, and the next claim puts it
+            // back.
             drop(store::Claim::take(&args.out)?);
             (&args.model, &mut args.log, &mut args.events)
         }

@@ -21,7 +21,8 @@ const PAIRS: usize = 2_000;
 #[derive(Debug, Serialize)]
 pub(crate) struct Spread {
     seeds: Vec<Outcome>,
-    /// Standard deviation of a pair's familiarity over the seeds, root mean square over random pairs, in nats.
+    /// Standard deviation of a pair's familiarity over the seeds, root mean square over random pairs, in
+    /// nats.
     score_sd: f64,
     /// The spread of the scores themselves over those pairs.
     score_spread: f64,
@@ -51,7 +52,8 @@ impl Outcome {
     }
 }
 
-/// Trains with the seeds that follow that of `first`: other users are held out, and everything random is drawn again.
+/// Trains with the seeds that follow that of `first`: other users are held out, and everything random is
+/// drawn again.
 pub(crate) fn run(first: &Model, log: &Log, settings: &Settings, repeats: u64) -> Result<Spread> {
     let pairs = pairs(first);
     let mut seeds = vec![Outcome::of(first)];

@@ -74,7 +74,8 @@ fn blame(error: Error, settings: &Settings) -> anyhow::Error {
     }
 }
 
-/// A model that is replaced stays under another name, but for what this very run left when it was interrupted.
+/// A model that is replaced stays under another name, but for what this very run left when it was
+/// interrupted.
 fn keep_previous(claim: &mut Claim, out: &Path, resume: bool) -> Result<Option<PathBuf>> {
     let interrupted = || load_manifest(out).is_ok_and(|m| m.history.end == End::Interrupted);
     if resume && interrupted() {

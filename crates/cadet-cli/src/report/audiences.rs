@@ -1,4 +1,5 @@
-//! Who is common to an item and who is fresh, which items are alike, and whether the same users are everywhere.
+//! Who is common to an item and who is fresh, which items are alike, and whether the same users are
+//! everywhere.
 
 use anyhow::Result;
 use cadet::TaskId;

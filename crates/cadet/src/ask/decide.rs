@@ -1,19 +1,20 @@
 //! Which users are fresh to an item, and how many of those flagged are not?
 //!
-//! Every user is tested against "belongs to the item's audience". The p-value of [`crate::judge::calibrate`] is small where few
-//! of the audience's held-out members are as unfamiliar, so a small p-value speaks for fresh. Benjamini and Hochberg's
-//! rule then flags as many users as it can while the expected share of audience members among the flagged, the
-//! **false-discovery rate**, stays at or below the chosen one.
+//! Every user is tested against "belongs to the item's audience". The p-value of [`crate::judge::calibrate`]
+//! is small where few of the audience's held-out members are as unfamiliar, so a small p-value speaks for
+//! fresh. Benjamini and Hochberg's rule then flags as many users as it can while the expected share of
+//! audience members among the flagged, the **false-discovery rate**, stays at or below the chosen one.
 //!
-//! What is needed for that: audience members among the tested users must be exchangeable with the held-out members that
-//! the p-values rest on: drawn alike, and trained on neither. That is so for held-out and for new users. Nothing is
-//! asked of the fresh ones, and a poor model flags few users rather than wrong ones. p-values that share one held-out
-//! sample depend on each other positively, in the way the rule allows (Bates et al. 2023). Two limits:
-//! members that were trained on look more familiar than held-out ones, which errs on the safe side; and p-values that
-//! are pooled over similar items ([`crate::judge::calibrate::Basis`]) are exact only as far as those audiences are alike.
+//! What is needed for that: audience members among the tested users must be exchangeable with the held-out
+//! members that the p-values rest on: drawn alike, and trained on neither. That is so for held-out and for
+//! new users. Nothing is asked of the fresh ones, and a poor model flags few users rather than wrong ones.
+//! p-values that share one held-out sample depend on each other positively, in the way the rule allows (Bates
+//! et al. 2023). Two limits: members that were trained on look more familiar than held-out ones, which errs
+//! on the safe side; and p-values that are pooled over similar items ([`crate::judge::calibrate::Basis`]) are
+//! exact only as far as those audiences are alike.
 //!
-//! With n held-out members no p-value is below 1/(n+1), so among m users at rate α nobody is flagged unless at least
-//! m/(α(n+1)) of them have the smallest one.
+//! With n held-out members no p-value is below 1/(n+1), so among m users at rate α nobody is flagged unless
+//! at least m/(α(n+1)) of them have the smallest one.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,8 @@ impl Rule {
         }
     }
 
-    /// Who of the users of one item is flagged, given their verdicts and what [`adjusted`] makes of the p-values.
+    /// Who of the users of one item is flagged, given their verdicts and what [`adjusted`] makes of the
+    /// p-values.
     pub fn flags(&self, verdicts: &[Verdict], adjusted: &[f64]) -> Vec<bool> {
         let flag = |(v, adjusted): (&Verdict, &f64)| match *self {
             // p-values have 32 bits: a tie with the rate is one, not a matter of rounding.
@@ -98,7 +100,8 @@ impl Discoveries {
         }
     }
 
-    /// Share of the flagged that are members of the audience; 0 where nobody is flagged. Its mean is the rate.
+    /// Share of the flagged that are members of the audience; 0 where nobody is flagged. Its mean is the
+    /// rate.
     pub fn false_share(&self) -> f64 {
         self.false_ones as f64 / self.flagged.max(1) as f64
     }

@@ -20,7 +20,8 @@ impl Ask {
     /// Takes the familiarity of a user with an item apart, and names so many items with similar audiences.
     ///
     /// # Errors
-    /// [`crate::Error::NoAnswer`] where the user is unknown, the item cannot be scored or the model found no signal.
+    /// [`crate::Error::NoAnswer`] where the user is unknown, the item cannot be scored or the model found no
+    /// signal.
     pub fn explain(&self, user: IdRef<'_>, item: IdRef<'_>, near: usize) -> Result<Explained<'_>> {
         let model = self.model();
         refuse_without_signal(model, item)?;

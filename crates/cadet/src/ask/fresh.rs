@@ -1,4 +1,5 @@
-//! Which users are fresh to an item, with a bound on how many of those flagged are not? See [`crate::ask::decide`].
+//! Which users are fresh to an item, with a bound on how many of those flagged are not? See
+//! [`crate::ask::decide`].
 
 use super::{Ask, Row, find_scored, refuse_without_signal};
 use crate::Result;
@@ -38,8 +39,8 @@ impl Ask {
     /// Flags the users who are fresh to an item, all of them or those who have not seen it.
     ///
     /// # Errors
-    /// [`crate::Error::NoAnswer`] where the item cannot be scored or the model found no signal, and where the rule is out
-    /// of range.
+    /// [`crate::Error::NoAnswer`] where the item cannot be scored or the model found no signal, and where the
+    /// rule is out of range.
     pub fn fresh(&self, item: IdRef<'_>, rule: Rule, exclude_seen: bool) -> Result<Fresh<'_>> {
         rule.check()?;
         refuse_without_signal(self.model(), item)?;

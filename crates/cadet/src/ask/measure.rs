@@ -12,8 +12,8 @@ use crate::log::split::{FeatureSource, SplitRule, Views};
 use crate::model::Model;
 use crate::rng::{Purpose, Rng};
 
-/// Measures a model that learns features from exposures on users it has never met: each is described by one half of its
-/// exposures and measured on the other. Items are numbered as the model's, then others.
+/// Measures a model that learns features from exposures on users it has never met: each is described by one
+/// half of its exposures and measured on the other. Items are numbered as the model's, then others.
 pub fn on_new_users(
     model: &Model,
     users: &Names,
@@ -53,7 +53,8 @@ pub struct Hubs {
     pub by_lot: f64,
 }
 
-/// Lists the freshest users of some items, of those who have not seen them, and counts who is listed how often.
+/// Lists the freshest users of some items, of those who have not seen them, and counts who is listed how
+/// often.
 pub fn hubs(model: &Model, items: usize, slots: usize) -> Hubs {
     const MOST_USERS: usize = 20_000;
     let scorer = Scorer::new(Users::of(model));

@@ -134,7 +134,8 @@ impl Ask {
         self.scorer.model()
     }
 
-    /// Asks about every item that can be scored, some of them side by side, and hands the answers over in order.
+    /// Asks about every item that can be scored, some of them side by side, and hands the answers over in
+    /// order.
     pub fn each_item<'a, T: Send, E: From<Error>>(
         &'a self,
         question: impl Fn(IdRef<'a>) -> Result<T> + Sync,
@@ -183,8 +184,8 @@ fn find_item(model: &Model, id: IdRef<'_>) -> Result<TaskId> {
     model.items().get(id).map(TaskId).ok_or_else(|| Status::UnknownItem.refuses(id))
 }
 
-/// An item that has an embedding to score with. Its standing alone is looked at: whether the model has a signal is
-/// [`refuse_without_signal`]'s question.
+/// An item that has an embedding to score with. Its standing alone is looked at: whether the model has a
+/// signal is [`refuse_without_signal`]'s question.
 fn find_scored(model: &Model, id: IdRef<'_>) -> Result<TaskId> {
     let item = find_item(model, id)?;
     match Status::of_item(model, item) {

@@ -1,8 +1,8 @@
 //! How likely is an item to be a user's next exposure?
 //!
-//! `m_t·e^{r_t(u)}`, the item's share of all exposures times how familiar the user is with it: over all items these add up to
-//! 1 for every user. Familiarity is against the population of the training log. Where arrivals moved the items' shares since,
-//! the same product is divided by what it now adds up to.
+//! `m_t·e^{r_t(u)}`, the item's share of all exposures times how familiar the user is with it: over all items
+//! these add up to 1 for every user. Familiarity is against the population of the training log. Where
+//! arrivals moved the items' shares since, the same product is divided by what it now adds up to.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ struct Shares {
 }
 
 impl Ask {
-    /// The chance that a row's item is its user's next exposure. `None` for rows without a verdict, and where the model is
-    /// not normalised.
+    /// The chance that a row's item is its user's next exposure. `None` for rows without a verdict, and where
+    /// the model is not normalised.
     pub fn propensities(&self, rows: &[Row<'_>]) -> Vec<Option<f32>> {
         let model = self.model();
         if !model.is_normalised() {
@@ -66,7 +66,8 @@ impl Ask {
         shares
     }
 
-    /// The shares of the exposures that items have among those that can be scored, for ranking the items of one user.
+    /// The shares of the exposures that items have among those that can be scored, for ranking the items of
+    /// one user.
     pub(super) fn log_shares(&self, items: &[TaskId]) -> Vec<f32> {
         let now = self.shares().now;
         items.iter().map(|i| (self.model().seen().mass(*i) / now).ln() as f32).collect()

@@ -1,17 +1,19 @@
 //! Why is a user this familiar with an item? The score, taken apart into what each side brings.
 //!
-//! Integrated gradients (the Aumann–Shapley value): on the straight way from the average user and the average item to
-//! this user and this item, every input is credited with the slope along the way times how far it went,
+//! Integrated gradients (the Aumann–Shapley value): on the straight way from the average user and the average
+//! item to this user and this item, every input is credited with the slope along the way times how far it
+//! went,
 //!
 //! ```text
 //! f(x,e) - f(x₀,e₀) = Σᵢ (uᵢ - u₀ᵢ) ∫₀¹ ∂f/∂uᵢ dα,    u = (x, e)
 //! ```
 //!
-//! The net is piecewise linear, so the integral is a finite sum: the way is walked from one kink to the next, and the
-//! parts add up to the score but for rounding. What the inputs are made of is linear in turn: an embedding is a linear
-//! map of the seed tasks' mean responses ([`crate::learn::init::project`]), features learned from exposures are a mean over the
-//! items seen. So the credit goes on to these, and still adds up. Kinds of users ([`crate::learn::features::axes`]) are smooth in
-//! the features, so there the integral is taken in small steps.
+//! The net is piecewise linear, so the integral is a finite sum: the way is walked from one kink to the next,
+//! and the parts add up to the score but for rounding. What the inputs are made of is linear in turn: an
+//! embedding is a linear map of the seed tasks' mean responses ([`crate::learn::init::project`]), features
+//! learned from exposures are a mean over the items seen. So the credit goes on to these, and still adds up.
+//! Kinds of users ([`crate::learn::features::axes`]) are smooth in the features, so there the integral is
+//! taken in small steps.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +42,8 @@ pub struct Explanation {
     pub features: Vec<f64>,
     /// What each item that the user saw adds, where features are learned from those.
     pub seen: Vec<(TaskId, f64)>,
-    /// What else the user adds: where features are learned, that this user saw no more than that; where they are given,
-    /// that the average user belongs to other kinds of users than an average of users does.
+    /// What else the user adds: where features are learned, that this user saw no more than that; where they
+    /// are given, that the average user belongs to other kinds of users than an average of users does.
     pub user_rest: f64,
     /// What each seed task's response to the item's audience adds, where embeddings are learned.
     pub seeds: Vec<(TaskId, f64)>,
@@ -72,7 +74,8 @@ pub struct Subject<'a> {
     pub log_sum: f32,
 }
 
-/// Takes the score of a user with an item apart; an item that the user has seen is taken out of the features first.
+/// Takes the score of a user with an item apart; an item that the user has seen is taken out of the features
+/// first.
 pub fn explain_user(users: &Users, user: u32, task: TaskId) -> Result<Explanation> {
     let mut pair = Vec::new();
     let has_seen = users.for_pair(user, task, &mut pair);
@@ -164,7 +167,8 @@ pub fn explain(model: &Model, subject: Subject<'_>, task: TaskId) -> Result<Expl
     })
 }
 
-/// Items that stand near an item: cosine of the embeddings, the middle of all trained ones taken off, nearest first.
+/// Items that stand near an item: cosine of the embeddings, the middle of all trained ones taken off, nearest
+/// first.
 pub fn nearest(model: &Model, task: TaskId, count: usize) -> Vec<(TaskId, f32)> {
     let (ratio, centre) = (model.ratio(), model.parts.centre());
     let own = ratio.embedding(task.0);
@@ -186,7 +190,8 @@ fn average_user(model: &Model) -> Vec<f64> {
     mean
 }
 
-/// What the item's first embedding was made of, mass and sums: of the users it was trained on, or of all that came later.
+/// What the item's first embedding was made of, mass and sums: of the users it was trained on, or of all that
+/// came later.
 fn state(model: &Model, pre: &PreEmbedding, task: TaskId) -> (f64, Vec<f64>) {
     let width = pre.heads.width();
     if let Some(state) = model.state(task) {
@@ -209,8 +214,8 @@ fn state(model: &Model, pre: &PreEmbedding, task: TaskId) -> (f64, Vec<f64>) {
     (mass, sums)
 }
 
-/// The credit of each seed task. With heads `W` and `G = WᵀW`, the embedding is `axes·G⁺·Wᵀ·r` for the centred mean
-/// responses `r = W·(h̄ - mean)`: the principal axes of the responses themselves.
+/// The credit of each seed task. With heads `W` and `G = WᵀW`, the embedding is `axes·G⁺·Wᵀ·r` for the
+/// centred mean responses `r = W·(h̄ - mean)`: the principal axes of the responses themselves.
 fn by_seed(pre: &PreEmbedding, (mass, sums): &(f64, Vec<f64>), slopes: &[f64]) -> Vec<(TaskId, f64)> {
     let n = pre.heads.width();
     let heads = pre.heads.heads();

@@ -1,19 +1,20 @@
 //! In which order should a list be shown, when relevance is not all that matters?
 //!
-//! The caller brings lists with a relevance of their own; familiarity cannot replace it, because a low ratio means
-//! fresh *or* irrelevant. Two methods balance it, with λ between them:
+//! The caller brings lists with a relevance of their own; familiarity cannot replace it, because a low ratio
+//! means fresh *or* irrelevant. Two methods balance it, with λ between them:
 //!
 //! - **fresh**: `(1-λ)·r + λ·f`, where `r` is the relevance and `f` the freshness (minus the familiarity);
-//! - **mmr**: `(1-λ)·r - λ·max cos(e, e')` over the items placed before, maximal marginal relevance on the embeddings.
+//! - **mmr**: `(1-λ)·r - λ·max cos(e, e')` over the items placed before, maximal marginal relevance on the
+//!   embeddings.
 //!
 //! Relevance comes in any unit, familiarity in nats, so both are brought to one scale **within the list**
-//! ([`Scale`]): λ then means the same for a list of probabilities as for one of star ratings, and 0 is the middle of
-//! the list. An item or user that the model does not know has freshness 0, so it keeps the place its relevance gives
-//! it. Within a list all rows belong to one user, for whom familiarity is `log P(item | user) / P(item)`: comparable
-//! from item to item without further correction.
+//! ([`Scale`]): λ then means the same for a list of probabilities as for one of star ratings, and 0 is the
+//! middle of the list. An item or user that the model does not know has freshness 0, so it keeps the place
+//! its relevance gives it. Within a list all rows belong to one user, for whom familiarity is `log P(item |
+//! user) / P(item)`: comparable from item to item without further correction.
 //!
-//! Familiarity says how typical a user *like this one* is of the item's audience; the exact counter says what this very
-//! user saw. The cap on repeats uses the counter.
+//! Familiarity says how typical a user *like this one* is of the item's audience; the exact counter says what
+//! this very user saw. The cap on repeats uses the counter.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -133,8 +134,9 @@ impl RerankConfig {
         Ok(())
     }
 
-    /// The new order of a list. `similarity(a, b)` of two candidates is asked for by [`Method::Mmr`] alone, and `lots`
-    /// decide who explores. Equal scores keep the order of relevance, equal relevances that of the list.
+    /// The new order of a list. `similarity(a, b)` of two candidates is asked for by [`Method::Mmr`] alone,
+    /// and `lots` decide who explores. Equal scores keep the order of relevance, equal relevances that of the
+    /// list.
     pub fn order(
         &self,
         list: &[Candidate],
@@ -317,8 +319,8 @@ impl Ask {
         Ok(Reranked { candidates, places })
     }
 
-    /// Directions of items' embeddings seen from the middle of all, of length 1, or 0 where there is none: how many numbers
-    /// each has. The product of two is the cosine between them.
+    /// Directions of items' embeddings seen from the middle of all, of length 1, or 0 where there is none:
+    /// how many numbers each has. The product of two is the cosine between them.
     pub fn directions(&self, tasks: impl Iterator<Item = Option<TaskId>>, out: &mut Vec<f32>) -> usize {
         let (model, centre) = (self.model(), self.model().parts.centre());
         out.clear();
@@ -409,7 +411,8 @@ mod tests {
         let percent: Vec<Candidate> =
             rows.iter().map(|c| Candidate { relevance: 1000.0 + 100.0 * c.relevance, ..*c }).collect();
         assert_eq!(indices(&at(0.4), &rows), indices(&at(0.4), &percent));
-        // Times and other large numbers differ in their last digits, and squares of the largest are no numbers.
+        // Times and other large numbers differ in their last digits, and squares of the largest are no
+        // numbers.
         for unit in [1e-9, 1e290] {
             let fine: Vec<Candidate> =
                 rows.iter().map(|c| Candidate { relevance: unit * (1.7e9 + c.relevance), ..*c }).collect();

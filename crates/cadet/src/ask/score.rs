@@ -1,4 +1,5 @@
-//! How familiar are these users with these items? For pairs, for all users of an item, or for the top items of users.
+//! How familiar are these users with these items? For pairs, for all users of an item, or for the top items
+//! of users.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -96,8 +97,8 @@ impl Ask {
         Workspace { scorer, tasks: Vec::new(), rows: Vec::new(), familiarity: Vec::new() }
     }
 
-    /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says, and no memory is taken once
-    /// `work` and `rows` have grown.
+    /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says, and no memory is
+    /// taken once `work` and `rows` have grown.
     pub fn score_user_into<'p>(
         &self,
         work: &mut Workspace,
@@ -224,7 +225,7 @@ impl Ask {
         let scored = rows.iter().zip(pairs).enumerate().filter(|(_, (row, _))| row.status.is_scored());
         let mut order: Vec<(TaskId, u32, usize)> =
             scored.filter_map(|(i, (_, pair))| Some((pair.item?, pair.user?, i))).collect();
-        order.sort_by_key(|(item, _, _)| *item);
+        order.sort_unstable();
         let groups: Vec<_> = order.chunk_by(|a, b| a.0 == b.0).collect();
         let verdicts: Vec<Vec<Verdict>> = groups
             .par_iter()

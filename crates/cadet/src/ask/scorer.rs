@@ -1,4 +1,5 @@
-//! Model + item + users → familiarity, quantile, p-value; by indices, which [`crate::ask::Ask`] finds for ids.
+//! Model + item + users → familiarity, quantile, p-value; by indices, which [`crate::ask::Ask`] finds for
+//! ids.
 
 use std::sync::OnceLock;
 
@@ -24,7 +25,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What is said where an item's audience is taken for the population: everybody is as common in one as in the other.
+    /// What is said where an item's audience is taken for the population: everybody is as common in one as in
+    /// the other.
     pub(crate) const POPULATION: Verdict = Verdict { familiarity: 0.0, quantile: 0.5, p_value: 1.0 };
 
     pub(crate) fn new(model: &Model, task: TaskId, familiarity: f32) -> Self {
@@ -72,7 +74,8 @@ impl Scorer {
         self.users.model()
     }
 
-    /// Works out what all users bring to the net, for questions about many items: memory for a few dozen numbers a user.
+    /// Works out what all users bring to the net, for questions about many items: memory for a few dozen
+    /// numbers a user.
     pub fn prepare(&self) -> Result<()> {
         if self.halves.get().is_none() {
             // Another thread may have come first.

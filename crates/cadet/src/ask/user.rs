@@ -17,7 +17,8 @@ pub struct UserAnswer<'a> {
 }
 
 impl Ask {
-    /// The items that a user has seen and is most familiar with, and the freshest of the others; so many of each.
+    /// The items that a user has seen and is most familiar with, and the freshest of the others; so many of
+    /// each.
     ///
     /// # Errors
     /// [`crate::Error::NoAnswer`] where the user is unknown or the model found no signal.

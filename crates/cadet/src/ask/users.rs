@@ -47,15 +47,16 @@ impl Users {
         Self { model: model.clone(), others: None }
     }
 
-    /// The model's users, and others with features as they were given in training. Features given now win over the
-    /// model's.
+    /// The model's users, and others with features as they were given in training. Features given now win
+    /// over the model's.
     pub fn with_features(model: &Model, ids: Ids, features: Instances) -> Result<Self> {
         let features = ready(model, ids.len(), features)?;
         let others = Others::new(model, ids, features, Vec::new(), None)?;
         Ok(Self { model: model.clone(), others: Some(Arc::new(others)) })
     }
 
-    /// The model's users, and those of a log whom what they saw makes known. The model's own users keep their features.
+    /// The model's users, and those of a log whom what they saw makes known. The model's own users keep their
+    /// features.
     pub fn with_exposures(model: &Model, log: &Log) -> Result<(Self, LeftOut)> {
         let factors = learned(model)?;
         log.check()?;
@@ -83,7 +84,8 @@ impl Users {
         Ok((Self { model: model.clone(), others: Some(Arc::new(others)) }, left_out))
     }
 
-    /// The model's users, and others by what they saw, whatever the model knows of them; items have the model's indices.
+    /// The model's users, and others by what they saw, whatever the model knows of them; items have the
+    /// model's indices.
     pub fn folded_in(model: &Model, ids: Ids, exposures: Exposures) -> Result<Self> {
         let others = Others::folded_in(model, ids, exposures)?;
         Ok(Self { model: model.clone(), others: Some(Arc::new(others)) })
@@ -211,7 +213,8 @@ impl Users {
         counts
     }
 
-    /// The items that a user's learned features come from, with their weights; empty where features are given.
+    /// The items that a user's learned features come from, with their weights; empty where features are
+    /// given.
     pub fn described_by(&self, user: u32) -> Vec<(TaskId, f32)> {
         if self.model.factors().is_none() {
             return Vec::new();

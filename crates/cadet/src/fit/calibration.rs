@@ -19,8 +19,8 @@ use crate::rows::Rows;
 /// Members of audiences that p-values are worked out for; beyond it, fewer per item.
 const MOST_MEMBERS: usize = 10_000_000;
 
-/// A model with quantiles of every item's population and ranks of its members, and with how right its p-values are on test
-/// users; one that was calibrated before keeps the ranks of held-out members.
+/// A model with quantiles of every item's population and ranks of its members, and with how right its
+/// p-values are on test users; one that was calibrated before keeps the ranks of held-out members.
 pub(super) fn calibrate(model: Model, views: &Views, before: Option<&Model>) -> Result<Model> {
     let seed = model.manifest().settings.seed;
     let items = model.items().len();

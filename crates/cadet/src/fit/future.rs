@@ -23,9 +23,9 @@ const FEWEST: usize = 50;
 /// Exposures that the future is measured with; beyond it, a sample of the users.
 const FUTURE_EXPOSURES: usize = 1_500_000;
 
-/// Trains on the past, half as long as was best, and measures on the last tenth of the pairs by time, of users with a past.
-/// Pairs that were seen before count too, judged without that: left out, a user who has seen all that suits it would seem
-/// to have changed.
+/// Trains on the past, half as long as was best, and measures on the last tenth of the pairs by time, of
+/// users with a past. Pairs that were seen before count too, judged without that: left out, a user who has
+/// seen all that suits it would seem to have changed.
 pub(super) fn measure(
     kept: &Exposures,
     times: &[u32],
@@ -48,8 +48,8 @@ pub(super) fn measure(
         ((bits >> 11) as f64 / (1u64 << 53) as f64) < share
     };
     let time = |t: TaskId, u: u32| kept.audience(t).last_seen(u);
-    // Only the last time of a pair is known. One that happened more than once began in the past, but for a few; where it
-    // happened again, it is judged without that.
+    // Only the last time of a pair is known. One that happened more than once began in the past, but for a
+    // few; where it happened again, it is judged without that.
     let is_new = |t: TaskId, u: u32| time(t, u) >= from && kept.audience(t).times_seen(u) == 1;
     let past = kept.filter(|t, u| sampled(u.0) && !is_new(t, u.0));
     let mut had_past = vec![false; kept.instance_count()];

@@ -68,7 +68,8 @@ pub trait Observe: Watch {
     /// A stage begins.
     fn stage(&mut self, _stage: Stage) {}
 
-    /// Where training of this stage stood when it was last interrupted: the model is put back, the rest returned.
+    /// Where training of this stage stood when it was last interrupted: the model is put back, the rest
+    /// returned.
     fn resume(&mut self, _stage: Stage, _model: &mut dyn Estimator) -> Result<Option<Progress>> {
         Ok(None)
     }
@@ -199,8 +200,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     Ok(model)
 }
 
-/// Trains the nets again on all users, for as long as was best on some of them; what was measured and how sure the nets
-/// may be stays as those others said.
+/// Trains the nets again on all users, for as long as was best on some of them; what was measured and how
+/// sure the nets may be stays as those others said.
 fn refit(model: Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Result<Model> {
     let Manifest { settings, history, seed_history, slope, .. } = model.manifest();
     let best = |history: &History| history.best.max(1);

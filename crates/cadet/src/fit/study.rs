@@ -89,8 +89,8 @@ pub(super) struct Serving {
 }
 
 impl Study {
-    /// Splits the users, and learns features where none are given; what `like` says is used where it is given, instead of
-    /// asking the exposures.
+    /// Splits the users, and learns features where none are given; what `like` says is used where it is
+    /// given, instead of asking the exposures.
     pub(super) fn prepare(
         kept: &Exposures,
         (users, items): (&Names, &Names),
@@ -390,8 +390,8 @@ impl Study {
         Ok((Some(metrics), rivals.measure(&course)?))
     }
 
-    /// The users as they are scored: learned features come from all that each of them saw. What is taken off their scores
-    /// is worked out for those wanted.
+    /// The users as they are scored: learned features come from all that each of them saw. What is taken off
+    /// their scores is worked out for those wanted.
     pub(super) fn serving(
         &self,
         kept: &Exposures,

@@ -79,7 +79,8 @@ impl Rivals<'_> {
         Ok(found)
     }
 
-    /// The mean features of every item's audience, pulled to 0 (the population's, once standardised) where it is small.
+    /// The mean features of every item's audience, pulled to 0 (the population's, once standardised) where it
+    /// is small.
     fn audience_means(&self) -> Vec<f32> {
         const PULL: f32 = 10.0;
         let width = self.x.width();

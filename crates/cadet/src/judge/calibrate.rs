@@ -1,16 +1,17 @@
 //! How unusual is a familiarity? As a quantile within the item's population, and as a p-value.
 //!
-//! The **quantile** of a user for an item is the share of the population whose familiarity with the item is lower. Of each
-//! item's population a few dozen knots are kept, worked out once.
+//! The **quantile** of a user for an item is the share of the population whose familiarity with the item is
+//! lower. Of each item's population a few dozen knots are kept, worked out once.
 //!
-//! The **p-value** is the chance that a member of the item's audience is as unfamiliar or more: small means fresh. It comes
-//! in two steps. Members that were trained on, each judged without its own exposure to the item, give a rank among the
-//! item's audience: as fine as the audience is large, but they are no strangers to the net. So members who were held out
-//! of training are ranked in the same way, over items of about the same size, and the p-value is the share of them (this one
-//! counted in) with a rank as low or lower. Where an item has too few members of its own, those of similar items are pooled
-//! with them.
+//! The **p-value** is the chance that a member of the item's audience is as unfamiliar or more: small means
+//! fresh. It comes in two steps. Members that were trained on, each judged without its own exposure to the
+//! item, give a rank among the item's audience: as fine as the audience is large, but they are no strangers
+//! to the net. So members who were held out of training are ranked in the same way, over items of about the
+//! same size, and the p-value is the share of them (this one counted in) with a rank as low or lower. Where
+//! an item has too few members of its own, those of similar items are pooled with them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,8 @@ pub const ENOUGH: usize = 100;
 pub const MOST_PER_TASK: usize = 512;
 /// Members kept per group of items.
 const MOST_PER_GROUP: usize = 8192;
-/// Held-out members kept per class of items, how many a class has at the least, and how many classes there are at the most.
+/// Held-out members kept per class of items, how many a class has at the least, and how many classes there
+/// are at the most.
 const MOST_HELD_OUT: usize = 8192;
 const LEAST_HELD_OUT: usize = 300;
 const CLASSES: usize = 16;
@@ -46,11 +48,12 @@ pub fn knots(sorted: &[f32]) -> [f32; SHARES.len()] {
     })
 }
 
-/// The share of the population below `score`, between two knots in proportion. A list of another length than [`SHARES`] is
-/// a whole sample of the population: models of the first version have one.
+/// The share of the population below `score`, between two knots in proportion. A list of another length than
+/// [`SHARES`] is a whole sample of the population: models of the first version have one.
 pub fn quantile(knots: &[f32], score: f32) -> f32 {
     let below = knots.partition_point(|k| *k < score);
-    let equal_end = knots.partition_point(|k| *k <= score);
+    let ties = knots.get(below).is_some_and(|k| *k <= score);
+    let equal_end = if ties { knots.partition_point(|k| *k <= score) } else { below };
     if knots.len() != SHARES.len() {
         return within_sample(knots, below, equal_end, score);
     }
@@ -65,8 +68,8 @@ pub fn quantile(knots: &[f32], score: f32) -> f32 {
     SHARES[below - 1] + (SHARES[below] - SHARES[below - 1]) * (score - low) / (high - low)
 }
 
-/// The share of a sorted sample below `score`, which so many are below, and so many not above; between two neighbours in
-/// proportion.
+/// The share of a sorted sample below `score`, which so many are below, and so many not above; between two
+/// neighbours in proportion.
 fn within_sample(sorted: &[f32], below: usize, equal_end: usize, score: f32) -> f32 {
     let rank = if equal_end > below || below == 0 || below == sorted.len() {
         // Ties share the middle of their range.
@@ -135,6 +138,31 @@ pub struct Calibrator {
     members: Arc<Members>,
     /// The group of each item, those that came after training included.
     group: Vec<u32>,
+    /// What every rank is worth, as far as it was asked for.
+    worth: Arc<Worth>,
+}
+
+/// The p-values that ranks stand for: entry `k` of a table where `k` members are as low or lower. Items of one class that rest on as
+/// many members share a table.
+#[derive(Debug, Default)]
+struct Worth {
+    of_item: Vec<u32>,
+    tables: Vec<Table>,
+}
+
+/// What ranks among so many members are worth in a class of items, once it is needed.
+#[derive(Debug)]
+struct Table {
+    class: u32,
+    members: usize,
+    p_values: OnceLock<Box<[f32]>>,
+}
+
+impl PartialEq for Worth {
+    /// It follows from what it is worked out from.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// What p-values rest on: shared by all that a model becomes by arrivals.
@@ -146,8 +174,8 @@ pub struct Members {
     pub pooled: Samples,
     /// The class of each of those items: those whose audiences have about the same size.
     pub class: Vec<u32>,
-    /// The ranks of held-out members among those, a row per class and a last one for all items; without any where the rows
-    /// above are of held-out members themselves.
+    /// The ranks of held-out members among those, a row per class and a last one for all items; without any
+    /// where the rows above are of held-out members themselves.
     pub held_out: Samples,
 }
 
@@ -170,7 +198,8 @@ impl Calibrator {
             pooled.push(pool);
         }
         let class = vec![0; group.len()];
-        Self { members: Arc::new(Members { own, pooled, class, held_out: Samples::default() }), group }
+        let members = Members { own, pooled, class, held_out: Samples::default() };
+        Self { members: Arc::new(members), group, worth: Arc::default() }.with_worth()
     }
 
     /// For so many items, of which nobody is known to be a member.
@@ -178,8 +207,8 @@ impl Calibrator {
         Self::fit(vec![Vec::new(); items], vec![0; items], 0)
     }
 
-    /// Corrects ranks among members that were trained on by those of members that were not: pairs of an item and the
-    /// quantile of a held-out member. `sizes` are those of the audiences.
+    /// Corrects ranks among members that were trained on by those of members that were not: pairs of an item
+    /// and the quantile of a held-out member. `sizes` are those of the audiences.
     pub fn corrected(mut self, held_out: &[(u32, f32)], sizes: &[usize], seed: u64) -> Self {
         if held_out.is_empty() {
             return self;
@@ -212,6 +241,23 @@ impl Calibrator {
             row.truncate(MOST_HELD_OUT);
             members.held_out.push(row);
         }
+        self.with_worth()
+    }
+
+    /// Ready to look up what ranks are worth, for the items that were there in training.
+    fn with_worth(mut self) -> Self {
+        let mut found: HashMap<(u32, usize), u32> = HashMap::new();
+        let mut worth = Worth::default();
+        for (task, class) in (0u32..).zip(&self.members.class) {
+            let key = (*class, self.member_count(task));
+            let table = *found.entry(key).or_insert_with(|| {
+                let (class, members) = key;
+                worth.tables.push(Table { class, members, p_values: OnceLock::new() });
+                worth.tables.len() as u32 - 1
+            });
+            worth.of_item.push(table);
+        }
+        self.worth = Arc::new(worth);
         self
     }
 
@@ -220,7 +266,7 @@ impl Calibrator {
         let members = Arc::make_mut(&mut self.members);
         members.class = other.members.class.clone();
         members.held_out = other.members.held_out.clone();
-        self
+        self.with_worth()
     }
 
     /// Puts a stored calibrator back together.
@@ -237,7 +283,7 @@ impl Calibrator {
         if class.len() != own.ends.len() || !class.iter().all(fits) {
             return Err(Error::config("calibration", "an item is in a class that does not exist"));
         }
-        Ok(Self { members: Arc::new(members), group })
+        Ok(Self { members: Arc::new(members), group, worth: Arc::default() }.with_worth())
     }
 
     /// What p-values rest on.
@@ -293,18 +339,33 @@ impl Calibrator {
         (as_low + 1) as f32 / (sample.len() + 1) as f32
     }
 
-    /// (1 + held-out members with a rank as low or lower) / (1 + held-out members).
-    pub fn p_value(&self, task: u32, quantile: f32) -> f32 {
-        let rank = self.rank(task, quantile);
-        let Members { class, held_out, .. } = &*self.members;
+    /// (1 + held-out members of a class with a rank as low or lower) / (1 + held-out members).
+    fn worth_of(&self, class: usize, rank: f32) -> f32 {
+        let held_out = &self.members.held_out;
         if held_out.ends.is_empty() {
             return rank;
         }
-        // Items that came later are ranked among those of all sizes.
-        let class = class.get(task as usize).map_or(held_out.ends.len() - 1, |c| *c as usize);
         let held_out = held_out.row(class);
         let as_low = held_out.partition_point(|r| *r <= rank);
         (as_low + 1) as f32 / (held_out.len() + 1) as f32
+    }
+
+    /// The chance that a member of the item's audience has this quantile or a lower one.
+    pub fn p_value(&self, task: u32, quantile: f32) -> f32 {
+        let (_, sample) = self.sample(task);
+        let as_low = sample.partition_point(|q| *q <= quantile);
+        let rank = |as_low: usize| (as_low + 1) as f32 / (sample.len() + 1) as f32;
+        let table = self.worth.of_item.get(task as usize).map(|i| &self.worth.tables[*i as usize]);
+        // An item that was placed later may have joined another group.
+        if let Some(table) = table.filter(|table| table.members == sample.len()) {
+            let class = table.class as usize;
+            let all = || (0..=sample.len()).map(|k| self.worth_of(class, rank(k))).collect();
+            return table.p_values.get_or_init(all)[as_low];
+        }
+        // Items that came later are ranked among those of all sizes.
+        let last = self.members.held_out.ends.len().saturating_sub(1);
+        let class = self.members.class.get(task as usize).map_or(last, |c| *c as usize);
+        self.worth_of(class, rank(as_low))
     }
 }
 

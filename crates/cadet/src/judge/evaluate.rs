@@ -1,9 +1,10 @@
 //! How good is a model, with or without labels? On users it was never trained on.
 //!
-//! - **AUC** against the population: how often a held-out exposure scores above an exposure of the population to other
-//!   items, that is, above a user who was not exposed and who counts as often as they are shown something. This is what
-//!   the score is about: it divides activity out.
-//! - **Exposure AUC** of an item: the same against every unexposed user once. A user's activity alone does well here.
+//! - **AUC** against the population: how often a held-out exposure scores above an exposure of the population
+//!   to other items, that is, above a user who was not exposed and who counts as often as they are shown
+//!   something. This is what the score is about: it divides activity out.
+//! - **Exposure AUC** of an item: the same against every unexposed user once. A user's activity alone does
+//!   well here.
 //! - **Contrastive loss** on held-out pairs, against its chance level 2·ln 2.
 //! - **Calibration**: whether σ(familiarity) is the chance that a user came from the audience.
 //! - **Label AUC**, where users have labels (age, say): nominal against anomalous category of each item.
@@ -275,8 +276,8 @@ pub fn measurable(held: &HeldOut<'_>, measured: &[bool]) -> Vec<TaskId> {
 
 /// The AUC against the population over all tasks, and both AUCs of every task.
 ///
-/// Its standard error adds up what each user brings, as a member of audiences and as one of the population (Hájek's
-/// projection of the two-sample statistic).
+/// Its standard error adds up what each user brings, as a member of audiences and as one of the population
+/// (Hájek's projection of the two-sample statistic).
 fn population_auc(
     scores: &Scores<'_>,
     tasks: &[TaskId],
@@ -375,8 +376,8 @@ fn by_activity(
 /// What says how familiar some instances are with a task.
 pub type Scores<'a> = dyn Fn(TaskId, &[u32]) -> Vec<f32> + Sync + 'a;
 
-/// How often an exposed user is ranked above one of `users` that is not, task by task. Who was `shown` to have seen a
-/// task counts as neither.
+/// How often an exposed user is ranked above one of `users` that is not, task by task. Who was `shown` to
+/// have seen a task counts as neither.
 pub fn exposure_aucs(
     scores: &Scores<'_>,
     tasks: &[TaskId],
@@ -480,7 +481,8 @@ pub fn label_auc(
         let usable: Vec<usize> =
             (0..categories).filter(|c| population[*c] > 0.0 && !labelled[*c].is_empty()).collect();
         let nominal = usable.iter().copied().max_by(|a, b| value(*a).total_cmp(&value(*b)).then(b.cmp(a)))?;
-        // Of categories that are equally rare in the audience, by default the one most common in the population.
+        // Of categories that are equally rare in the audience, by default the one most common in the
+        // population.
         let tie = |a: usize, b: usize| match label.ties {
             Ties::Common => population[b].total_cmp(&population[a]).then(a.cmp(&b)),
             Ties::First => a.cmp(&b),

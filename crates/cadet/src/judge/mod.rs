@@ -1,4 +1,5 @@
-//! Is it any good: what a net reaches on users that it never met, beside what simpler ways reach, and what that is worth.
+//! Is it any good: what a net reaches on users that it never met, beside what simpler ways reach, and what
+//! that is worth.
 
 pub mod baselines;
 pub mod calibrate;

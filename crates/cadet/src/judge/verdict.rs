@@ -1,8 +1,8 @@
 //! Can this model be trusted? A colour, and the reasons for it in a sentence each.
 //!
-//! What comes first is whether it is better than knowing nothing, beyond what chance does to so many users: a model that
-//! says 0 to everybody is perfectly calibrated. Then whether its probabilities are ones, on how many users that rests, and
-//! whether it still holds for what came later.
+//! What comes first is whether it is better than knowing nothing, beyond what chance does to so many users: a
+//! model that says 0 to everybody is perfectly calibrated. Then whether its probabilities are ones, on how
+//! many users that rests, and whether it still holds for what came later.
 
 use serde::{Deserialize, Serialize};
 

@@ -71,12 +71,13 @@ impl Adam {
     }
 }
 
-/// The steps since all rows of a table were up to date: what they would have done to a row that had no gradient in them.
+/// The steps since all rows of a table were up to date: what they would have done to a row that had no
+/// gradient in them.
 ///
 /// Its moments fade and it coasts on the first of them. Of the steps that it missed the `j`-th moves it by
-/// `paceⱼ · rʲ · m/√v`, where `pace` is that step's rate over the scale of its root, and `r = β₁/√β₂`. So any number of
-/// them is one move. Two things are not exact: powers of `r` below 1e-6 are left out, and ε is weighed as in the first
-/// of the steps.
+/// `paceⱼ · rʲ · m/√v`, where `pace` is that step's rate over the scale of its root, and `r = β₁/√β₂`. So any
+/// number of them is one move. Two things are not exact: powers of `r` below 1e-6 are left out, and ε is
+/// weighed as in the first of the steps.
 #[derive(Debug, Clone)]
 pub struct Coasting {
     config: AdamConfig,

@@ -45,7 +45,8 @@ impl RowsAt for Consecutive {
     }
 }
 
-/// One after the other, a number of floats apart that the compiler knows: it needs no arithmetic to find a row.
+/// One after the other, a number of floats apart that the compiler knows: it needs no arithmetic to find a
+/// row.
 #[derive(Clone, Copy)]
 struct Every<const STRIDE: usize>(*const f32);
 
@@ -106,8 +107,8 @@ pub unsafe fn rows_times<V: Simd, const R: usize>(
     let mut r = 0;
     // SAFETY: all offsets stay inside what the caller promised.
     unsafe {
-        // A single vector of columns needs more rows to hide the latency: 12, whose places fit the registers. They leave
-        // either nothing or enough for the next.
+        // A single vector of columns needs more rows to hide the latency: 12, whose places fit the registers.
+        // They leave either nothing or enough for the next.
         while width == V::LANES && (r + 12 + R <= count || r + 12 == count) {
             block::<V, 12, 1>(r, x, depth, start, w, width, 0, out, then);
             r += 12;
@@ -192,7 +193,8 @@ unsafe fn block<V: Simd, const R: usize, const C: usize>(
     }
 }
 
-/// `grad[k] += Σ_r x[r][k] · d[r]`: the gradient of `w` in [`rows_times`] from the gradient `d` of its output.
+/// `grad[k] += Σ_r x[r][k] · d[r]`: the gradient of `w` in [`rows_times`] from the gradient `d` of its
+/// output.
 ///
 /// # Safety
 /// The instructions of `V` exist. Every `x` has `depth` floats, `d` has `count · width`, `grad` has

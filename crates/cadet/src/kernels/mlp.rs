@@ -1,4 +1,5 @@
-//! The parameters of the net that [`super::fused`] runs: its sizes, and where each number lies, padded for the kernels.
+//! The parameters of the net that [`super::fused`] runs: its sizes, and where each number lies, padded for
+//! the kernels.
 
 use super::Floats;
 use super::simd::PAD;

@@ -1,5 +1,5 @@
-//! What happens to single numbers: the loss and its slope, and dropout. Plain arithmetic that the compiler turns
-//! into vectors once it is inlined into a kernel, the same bits with every instruction set.
+//! What happens to single numbers: the loss and its slope, and dropout. Plain arithmetic that the compiler
+//! turns into vectors once it is inlined into a kernel, the same bits with every instruction set.
 
 use super::simd::PAD;
 
@@ -22,7 +22,8 @@ pub(super) fn softplus_and_slopes<const N: usize>(z: &mut [f32; N], positives: u
     losses[..2 * positives].iter().map(|l| f64::from(*l)).sum()
 }
 
-/// `softplus(z) = ln(1 + exp z)` and its slope, the sigmoid; inlined, so that a caller's loop becomes vectors.
+/// `softplus(z) = ln(1 + exp z)` and its slope, the sigmoid; inlined, so that a caller's loop becomes
+/// vectors.
 #[inline(always)]
 pub fn softplus_and_slope(z: f32) -> (f32, f32) {
     let u = exp_negative(-z.abs());

@@ -169,7 +169,8 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn sums(v: [Self; 8]) -> [f32; 8] {
-            // Halves are added as in `sum`, lane i to i + 4, then + 2, + 1; each step packs two vectors into one.
+            // Halves are added as in `sum`, lane i to i + 4, then + 2, + 1; each step packs two vectors into
+            // one.
             unsafe {
                 let by_4 = |a: Self, b: Self| {
                     let low = _mm256_permute2f128_ps::<0x20>(a.0, b.0);
@@ -239,7 +240,8 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn sums(v: [Self; 8]) -> [f32; 8] {
-            // Halves are added as in `sum`, lane i to i + 8, then + 4, + 2, + 1; each step packs two vectors into one.
+            // Halves are added as in `sum`, lane i to i + 8, then + 4, + 2, + 1; each step packs two vectors
+            // into one.
             unsafe {
                 let by_8 = |a: Self, b: Self| {
                     let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a.0, b.0);

@@ -382,7 +382,8 @@ fn adam_equals_its_equations() {
 fn steps_that_were_missed_are_steps_without_a_gradient() {
     let config = AdamConfig::default();
     let (start, m, v) = ([0.5f32, -1.0, 0.0, 0.2], [0.3f32, -1e-4, 0.0, 1e-7], [0.2f32, 1e-7, 0.0, 1e-15]);
-    // From the first steps, whose corrections are large, to late ones; gaps shorter and longer than a row coasts.
+    // From the first steps, whose corrections are large, to late ones; gaps shorter and longer than a row
+    // coasts.
     for (first, gap) in [(1, 1), (1, 30), (3, 500), (40, 7), (900, 135), (5_000, 137), (5_000, 3_000)] {
         let (mut p, mut m_then, mut v_then) = (start, m, v);
         let mut coasting = Coasting::new(config);

@@ -1,6 +1,6 @@
-//! One step of Algorithm 1 on the fused net: gradients of a batch, then Adam on `θ` and on the rows of the tasks that the
-//! batch met. The rows of other tasks rest, or coast ([`Idle`]): then they catch up when they are next met, and at the end
-//! of an epoch.
+//! One step of Algorithm 1 on the fused net: gradients of a batch, then Adam on `θ` and on the rows of the
+//! tasks that the batch met. The rows of other tasks rest, or coast ([`Idle`]): then they catch up when they
+//! are next met, and at the end of an epoch.
 //!
 //! A batch is cut into chunks of a fixed size whose gradients are added in a fixed order, so the result
 //! does not depend on how many threads worked on them.
@@ -288,8 +288,8 @@ mod tests {
         }
     }
 
-    /// Trains on batches of a few of the tasks. The second of the tables is moved by plain Adam in every step, with gradients
-    /// of 0 where a task was not met.
+    /// Trains on batches of a few of the tasks. The second of the tables is moved by plain Adam in every
+    /// step, with gradients of 0 where a task was not met.
     fn trained(idle: Idle) -> [Vec<f32>; 2] {
         let shape = small(0.0);
         let stride = shape.task_stride();

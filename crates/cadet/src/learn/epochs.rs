@@ -15,8 +15,8 @@ pub trait Course {
         true
     }
 
-    /// Ends an epoch of so many batches with this mean loss; returns what the model is worth now on held-out data, more is
-    /// better, or nothing where the last epoch is always the best.
+    /// Ends an epoch of so many batches with this mean loss; returns what the model is worth now on held-out
+    /// data, more is better, or nothing where the last epoch is always the best.
     fn end(&mut self, _epoch: usize, _done: usize, _loss: f64) -> Result<Option<f64>> {
         Ok(None)
     }
@@ -82,8 +82,8 @@ pub enum End {
     Interrupted,
 }
 
-/// Goes on from where training stands until it had so many epochs, or `patience` of them without a better one (0: for
-/// ever), and leaves the model at its best.
+/// Goes on from where training stands until it had so many epochs, or `patience` of them without a better one
+/// (0: for ever), and leaves the model at its best.
 pub fn run(course: &mut impl Course, epochs: usize, patience: usize, standing: &mut Standing) -> Result<End> {
     let batches = course.batches();
     let mut end = End::Finished;

@@ -22,8 +22,9 @@ pub struct Rates {
 pub enum Idle {
     /// Nothing: they and their moments rest.
     Rest,
-    /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the Adam of
-    /// other libraries unless it is told that gradients are sparse; tasks with few exposures move further.
+    /// What it does to parameters whose gradient is 0: they coast on, and their moments fade. So does the
+    /// Adam of other libraries unless it is told that gradients are sparse; tasks with few exposures move
+    /// further.
     Coast,
 }
 

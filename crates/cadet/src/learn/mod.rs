@@ -1,5 +1,5 @@
-//! Sections 3 and 4 of the paper: pairs are drawn, a net tells them from chance, embeddings get a start. [`crate::fit`] puts
-//! the pieces together.
+//! Sections 3 and 4 of the paper: pairs are drawn, a net tells them from chance, embeddings get a start.
+//! [`crate::fit()`] puts the pieces together.
 
 pub mod contrastive;
 pub mod epochs;

@@ -1,4 +1,5 @@
-//! What Adam remembers of the numbers that it moves. The numbers lie elsewhere, so that a model can be held without it.
+//! What Adam remembers of the numbers that it moves. The numbers lie elsewhere, so that a model can be held
+//! without it.
 
 use crate::Result;
 use crate::kernels::{Adam, Floats, Kernel, Late, Rows, catch_up};

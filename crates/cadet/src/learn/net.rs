@@ -1,4 +1,5 @@
-//! What was learned: a net `θ` and a row for each task. No optimiser is attached: [`crate::learn::contrastive`] trains it.
+//! What was learned: a net `θ` and a row for each task. No optimiser is attached:
+//! [`crate::learn::contrastive`] trains it.
 
 use crate::kernels::{Floats, Kernel, Mlp, Output, Shape};
 use crate::learn::estimator::{Tensor, take};

@@ -1,8 +1,9 @@
-//! Familiarity as a share of everything a user sees: for the true ratio `Σ_t m_t·e^{r_t(u)} = 1` for every user.
+//! Familiarity as a share of everything a user sees: for the true ratio `Σ_t m_t·e^{r_t(u)} = 1` for every
+//! user.
 //!
-//! Nothing in the loss says so. What the net makes of a user, `f_t(x)`, is therefore brought there by one number per user,
-//! `r_t(u) = f_t(x) - log Σ_s m_s·e^{f_s(x)}`: then `m_t·e^{r_t(u)}` is the chance that the user's next exposure is
-//! item t, its propensity.
+//! Nothing in the loss says so. What the net makes of a user, `f_t(x)`, is therefore brought there by one
+//! number per user, `r_t(u) = f_t(x) - log Σ_s m_s·e^{f_s(x)}`: then `m_t·e^{r_t(u)}` is the chance that the
+//! user's next exposure is item t, its propensity.
 
 use rayon::prelude::*;
 
@@ -75,8 +76,9 @@ impl Catalogue {
 
 /// Users' features and what they rest on: the one place that decides what `x` is for a (user, item) pair.
 ///
-/// A pair that the user has seen is judged without it: where features are learned from exposures, the item is taken out of
-/// `x`, so that a user is as familiar with an item as its *other* exposures say. `times_seen` says the rest.
+/// A pair that the user has seen is judged without it: where features are learned from exposures, the item is
+/// taken out of `x`, so that a user is as familiar with an item as its *other* exposures say. `times_seen`
+/// says the rest.
 pub trait Describe: Sync {
     /// Ready for the net.
     fn row(&self, instance: u32) -> &[f32];
@@ -84,8 +86,8 @@ pub trait Describe: Sync {
     /// How many exposures the row rests on; `None` where features are given.
     fn mass(&self, instance: u32) -> Option<f32>;
 
-    /// The instances from `first` to `last` that were shown a task, ascending, and the weights of that; of those whose
-    /// features rest on it.
+    /// The instances from `first` to `last` that were shown a task, ascending, and the weights of that; of
+    /// those whose features rest on it.
     fn shown(&self, task: TaskId, first: u32, last: u32, each: &mut dyn FnMut(u32, f32));
 
     /// The items' vectors, where features are learned.
@@ -94,8 +96,8 @@ pub trait Describe: Sync {
     /// What brings raw features to the net.
     fn standard(&self) -> &Standard;
 
-    /// The features of an instance for a task, where they are not its row: it was shown the task. Whether they are
-    /// written to `row`, which is cleared first.
+    /// The features of an instance for a task, where they are not its row: it was shown the task. Whether
+    /// they are written to `row`, which is cleared first.
     fn for_pair(&self, instance: u32, task: TaskId, row: &mut Vec<f32>) -> bool {
         let mut weight = None;
         self.shown(task, instance, instance, &mut |_, w| weight = Some(w));
@@ -109,8 +111,8 @@ pub trait Describe: Sync {
         self.standard().without(factors, self.row(instance), mass, task, weight, row)
     }
 
-    /// The rows that differ for a task, of those of these instances (each once, ascending) that were shown it: their indices
-    /// in the list, and their rows one after the other.
+    /// The rows that differ for a task, of those of these instances (each once, ascending) that were shown
+    /// it: their indices in the list, and their rows one after the other.
     fn rows_without(&self, task: TaskId, wanted: &[u32], indices: &mut Vec<usize>, rows: &mut Vec<f32>) {
         indices.clear();
         rows.clear();
@@ -188,7 +190,8 @@ pub(crate) fn power(f: f32) -> f64 {
     f64::from(f.clamp(-MOST, MOST)).exp()
 }
 
-/// `log Σ_t m_t·e^{f_t(x)}` for some instances, ascending, each pair with the features that [`Describe`] has for it.
+/// `log Σ_t m_t·e^{f_t(x)}` for some instances, ascending, each pair with the features that [`Describe`] has
+/// for it.
 pub fn log_sums(ratio: &Ratio, described: &impl Describe, catalogue: &Catalogue, wanted: &[u32]) -> Vec<f32> {
     // A net that says 0 to everybody adds up as it is, to the last bit.
     if catalogue.items.is_empty() || ratio.is_silent() {

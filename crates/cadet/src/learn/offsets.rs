@@ -1,7 +1,8 @@
-//! What the closed form of [`crate::learn::features::axes`] says of the pairs that a net is trained on: the net learns the rest.
+//! What the closed form of [`crate::learn::features::axes`] says of the pairs that a net is trained on: the
+//! net learns the rest.
 //!
-//! For an instance of a fold, tasks stand where the users of the other folds put them; for instances that are not trained
-//! on, where all users put them.
+//! For an instance of a fold, tasks stand where the users of the other folds put them; for instances that are
+//! not trained on, where all users put them.
 
 use rayon::prelude::*;
 
@@ -25,8 +26,8 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// From the exposures that are trained on; `x` has where instances stand in its last columns, and `fold` the fold of
-    /// each instance, [`FOLDS`] for those that are not trained on.
+    /// From the exposures that are trained on; `x` has where instances stand in its last columns, and `fold`
+    /// the fold of each instance, [`FOLDS`] for those that are not trained on.
     pub fn new(axes: &Axes, x: &Instances, train: &Exposures, fold: Vec<u8>) -> Self {
         let (count, tasks) = (axes.len(), train.task_count());
         let stands = |i: u32| &x.row(i)[x.width() - count..];
@@ -69,7 +70,8 @@ impl Offsets {
         Self { axes, tasks, places: all, fold: vec![FOLDS as u8; log_sums.len()], log_sums }
     }
 
-    /// Scales every place, and works out what is taken off each instance's products so that they add up to 1 over the items.
+    /// Scales every place, and works out what is taken off each instance's products so that they add up to 1
+    /// over the items.
     pub fn scaled(mut self, x: &Instances, slope: f32, catalogue: &Catalogue) -> Self {
         self.places.iter_mut().for_each(|v| *v *= slope);
         let sum = |i: usize| {

@@ -42,8 +42,9 @@ pub struct Ratio {
     products: Products,
 }
 
-/// Where tasks stand on the axes of [`crate::learn::features::axes`]: their product with where an instance stands is added to what
-/// the net says. A row for each task, padded for the kernels; no floats where there are no axes.
+/// Where tasks stand on the axes of [`crate::learn::features::axes`]: their product with where an instance
+/// stands is added to what the net says. A row for each task, padded for the kernels; no floats where there
+/// are no axes.
 #[derive(Debug, Clone, Default)]
 pub struct Products {
     axes: usize,
@@ -229,8 +230,8 @@ impl Ratio {
         self.set_parameters(parameters)
     }
 
-    /// One net whose response is the mean of these nets', which are of one shape: their layers stand side by side with
-    /// nothing between them, and a task's embedding is theirs one after the other.
+    /// One net whose response is the mean of these nets', which are of one shape: their layers stand side by
+    /// side with nothing between them, and a task's embedding is theirs one after the other.
     pub fn mean_of(members: &[Ratio]) -> Result<Ratio> {
         let [first, ..] = members else { return Err(Error::config("ensemble", "needs at least one net")) };
         let (shape, count) = (first.mlp.shape().clone(), members.len());

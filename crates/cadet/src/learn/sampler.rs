@@ -85,10 +85,10 @@ impl<'a> Sampler<'a> {
         Ok(Self { exposures, tasks, mine, population, rows, shown: None, each: 1 })
     }
 
-    /// Sees to it that no negative of a task has features that were learned from an exposure to the very task: as a
-    /// positive that cannot occur, so the net would learn to tell the two apart by that alone. With two instances per
-    /// user ([`crate::log::split::Views`]) its other one takes its place, so that users stay distributed as p; else another
-    /// negative is drawn.
+    /// Sees to it that no negative of a task has features that were learned from an exposure to the very
+    /// task: as a positive that cannot occur, so the net would learn to tell the two apart by that alone.
+    /// With two instances per user ([`crate::log::split::Views`]) its other one takes its place, so that
+    /// users stay distributed as p; else another negative is drawn.
     pub fn without_shown(mut self, shown: Option<&'a Exposures>, each: u32) -> Self {
         (self.shown, self.each) = (shown, each);
         self

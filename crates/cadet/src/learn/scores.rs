@@ -1,7 +1,8 @@
 //! What a ratio net says of many instances and tasks.
 //!
-//! The first layer is split: what an instance brings to it is worked out once for all tasks ([`Ratio::halves`]), what a task
-//! brings once for all instances. A score does not depend on which others it is worked out with, down to the last bit.
+//! The first layer is split: what an instance brings to it is worked out once for all tasks
+//! ([`Ratio::halves`]), what a task brings once for all instances. A score does not depend on which others it
+//! is worked out with, down to the last bit.
 
 use rayon::prelude::*;
 
@@ -142,8 +143,9 @@ impl Ratio {
         out.iter_mut().zip(&halves.log_sums).for_each(|(f, log_sum)| *f -= log_sum);
     }
 
-    /// The familiarity of one instance with some tasks, down to the last bit what [`Ratio::familiarity`] says: the first
-    /// layer adds the two halves, so a list of tasks can stand where a list of instances does.
+    /// The familiarity of one instance with some tasks, down to the last bit what [`Ratio::familiarity`]
+    /// says: the first layer adds the two halves, so a list of tasks can stand where a list of instances
+    /// does.
     ///
     /// # Panics
     /// If a task is not one of the net's, or there is not one instance.

@@ -1,8 +1,8 @@
 //! Is the net as sure as it may be? One slope, fitted on users it was not trained on, says so.
 //!
-//! `σ(a·f + b)` is fitted to held-out pairs. Few users say little about `a`, so it is held near 1 by a prior: its own
-//! standard error, clustered by user, decides how far it may go. The slope goes into the last layer of the net, so nothing
-//! that scores has to know of it.
+//! `σ(a·f + b)` is fitted to held-out pairs. Few users say little about `a`, so it is held near 1 by a prior:
+//! its own standard error, clustered by user, decides how far it may go. The slope goes into the last layer
+//! of the net, so nothing that scores has to know of it.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ pub struct Slope {
 }
 
 impl Slope {
-    /// Fits scores of positives and negatives; `users` are those of the positives, then those of the negatives.
+    /// Fits scores of positives and negatives; `users` are those of the positives, then those of the
+    /// negatives.
     pub fn fit(positives: &[f32], negatives: &[f32], users: &[u32]) -> Option<Self> {
         let rows: Vec<(f64, f64)> = positives
             .iter()

@@ -48,7 +48,8 @@ pub enum Select {
 }
 
 impl Select {
-    /// What an epoch is worth that reached this on the held-out pairs; nothing where the last one is the best.
+    /// What an epoch is worth that reached this on the held-out pairs; nothing where the last one is the
+    /// best.
     fn worth(self, valid: Option<Score>) -> Option<f64> {
         match self {
             Select::Loss => valid.map(|s| -s.loss),
@@ -238,8 +239,8 @@ pub enum Signal {
 
 /// A progress bar, a checkpoint, Ctrl-C.
 pub trait Watch {
-    /// Whether to stop, asked between the pieces of any long work. Training stops after a batch and keeps its best epoch;
-    /// what leaves nothing behind that could be used ends with [`Error::Interrupted`].
+    /// Whether to stop, asked between the pieces of any long work. Training stops after a batch and keeps its
+    /// best epoch; what leaves nothing behind that could be used ends with [`Error::Interrupted`].
     fn stopped(&mut self) -> bool {
         false
     }

@@ -1,11 +1,12 @@
 //! How do several threads share a step of some hundred microseconds?
 //!
-//! Some parts of a step are for one thread alone. In them Rayon's other threads fall asleep, and waking one takes about as
-//! long as such a part; the worker threads here stay awake for a little while. A training owns its workers, and they end
-//! with it.
+//! Some parts of a step are for one thread alone. In them Rayon's other threads fall asleep, and waking one
+//! takes about as long as such a part; the worker threads here stay awake for a little while. A training owns
+//! its workers, and they end with it.
 //!
-//! Where other programs (or other trainings) want the cores too, a worker may be suspended in the middle of a job, and the
-//! caller waits for it longer than the job would have taken alone. Then it works alone for a while ([`Balance`]).
+//! Where other programs (or other trainings) want the cores too, a worker may be suspended in the middle of a
+//! job, and the caller waits for it longer than the job would have taken alone. Then it works alone for a
+//! while (`Balance`).
 
 #[cfg(test)]
 mod every_order;
@@ -53,9 +54,10 @@ impl Workers {
         Self::new(rayon::current_num_threads().min(cores))
     }
 
-    /// Does every job. The caller takes the first and goes on from there, workers take the last: what a job works on is in the
-    /// same core's cache when the same jobs come again. The caller does what nobody else takes. Where a job panics those
-    /// under way are ended first, some may not be done, and the caller panics.
+    /// Does every job. The caller takes the first and goes on from there, workers take the last: what a job
+    /// works on is in the same core's cache when the same jobs come again. The caller does what nobody else
+    /// takes. Where a job panics those under way are ended first, some may not be done, and the caller
+    /// panics.
     pub(crate) fn each<J: Send>(
         &mut self,
         jobs: impl IntoIterator<Item = J, IntoIter: Send + DoubleEndedIterator>,

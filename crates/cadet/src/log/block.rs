@@ -1,9 +1,9 @@
 //! What do threads hand over after parsing side by side, so that numbering stays in the order of the rows?
 //!
-//! A block looks names up in the ids known so far, read-only. Names that are new get numbers of the
-//! block's own, marked with the top bit; the one thread that merges the blocks, in their order, then
-//! numbers just those. So the numbering follows first appearance, whatever the number of threads.
-//! Integers are cheaper to number twice than to tell apart, so a block may list one that is new as often as it comes up.
+//! A block looks names up in the ids known so far, read-only. Names that are new get numbers of the block's
+//! own, marked with the top bit; the one thread that merges the blocks, in their order, then numbers just
+//! those. So the numbering follows first appearance, whatever the number of threads. Integers are cheaper to
+//! number twice than to tell apart, so a block may list one that is new as often as it comes up.
 
 use super::{ExposuresBuilder, IdRef, Ids, Names};
 use crate::{Error, Result};
@@ -81,7 +81,8 @@ impl Block {
         self.event_ids.iter_mut().for_each(|e| keep(e, good));
     }
 
-    /// Leaves out the rows of users that were not known before, notes who they are, and says how many rows that was.
+    /// Leaves out the rows of users that were not known before, notes who they are, and says how many rows
+    /// that was.
     pub(super) fn drop_new_users(&mut self, unknown: &mut Ids) -> Result<u64> {
         if self.users.is_empty() {
             return Ok(0);
@@ -130,7 +131,8 @@ impl Block {
         })
     }
 
-    /// The users, the items, and the (user, item) numbers of every row among them, of a block made without known ids.
+    /// The users, the items, and the (user, item) numbers of every row among them, of a block made without
+    /// known ids.
     pub fn into_pairs(self) -> (Ids, Ids, Vec<(u32, u32)>) {
         let own = |event: u64| (event as u32 & !NEW, (event >> 32) as u32 & !NEW);
         (self.users.ids, self.items.ids, self.events.into_iter().map(own).collect())

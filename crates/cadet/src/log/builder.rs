@@ -1,7 +1,8 @@
 //! How do rows become a [`Log`]? Whoever has them, in memory or from files, pushes them here.
 //!
-//! Rows in memory come as slices ([`LogBuilder::push`]). Who has a form of his own, such as a reader of files, makes
-//! [`Block`]s of it side by side and adds them in order; that is the only way in, so that the same rows give the same log.
+//! Rows in memory come as slices ([`LogBuilder::push`]). Who has a form of his own, such as a reader of
+//! files, makes [`Block`]s of it side by side and adds them in order; that is the only way in, so that the
+//! same rows give the same log.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -141,13 +142,14 @@ impl IdSlice<'_> {
     }
 }
 
-/// Whether this can be a weight: not so large or small that sums and squares of many go beyond what a float holds.
+/// Whether this can be a weight: not so large or small that sums and squares of many go beyond what a float
+/// holds.
 pub fn is_weight(weight: f32) -> bool {
     (1e-9..=1e9).contains(&weight)
 }
 
-/// A number that stands for an event: the same for the same id, whether it was written as an integer or as text.
-/// FNV-1a, mixed once more. Models keep these numbers, so this must never change.
+/// A number that stands for an event: the same for the same id, whether it was written as an integer or as
+/// text. FNV-1a, mixed once more. Models keep these numbers, so this must never change.
 pub fn event_number(id: &[u8]) -> u64 {
     let mut h =
         id.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
@@ -209,8 +211,8 @@ impl LogBuilder {
         LogBuilder { options, users, items, ..LogBuilder::default() }
     }
 
-    /// Adds rows. A row that cannot be used is an error that names it, counted from 1 over all rows pushed, and then
-    /// none of these rows is added.
+    /// Adds rows. A row that cannot be used is an error that names it, counted from 1 over all rows pushed,
+    /// and then none of these rows is added.
     pub fn push(&mut self, rows: Rows<'_>) -> Result<()> {
         let Rows { users, items, weights, times, events } = rows;
         let count = users.len();
@@ -260,8 +262,8 @@ impl LogBuilder {
         self.pushed + 1
     }
 
-    /// Adds `count` blocks of `rows` rows in all, which `make` makes side by side, given the number of a block and the
-    /// names known before it. Rows are numbered in the order of the blocks.
+    /// Adds `count` blocks of `rows` rows in all, which `make` makes side by side, given the number of a
+    /// block and the names known before it. Rows are numbered in the order of the blocks.
     pub fn push_blocks(
         &mut self,
         rows: u64,
@@ -331,8 +333,8 @@ impl LogBuilder {
         }
     }
 
-    /// Says what is known of users: one row of features for each of `ids`. Every user of the log must be among them,
-    /// in any order, unless [`LogOptions::described_users_only`] leaves the others out.
+    /// Says what is known of users: one row of features for each of `ids`. Every user of the log must be
+    /// among them, in any order, unless [`LogOptions::described_users_only`] leaves the others out.
     pub fn users(&mut self, ids: Ids, features: Instances) -> Result<()> {
         if ids.len() != features.len() {
             let (expected, found) = (ids.len(), features.len());
@@ -343,7 +345,8 @@ impl LogBuilder {
         Ok(())
     }
 
-    /// Which columns of a table the features came from, where that is not what they are called: a vector is one column.
+    /// Which columns of a table the features came from, where that is not what they are called: a vector is
+    /// one column.
     pub fn feature_columns(&mut self, columns: Vec<String>) {
         self.feature_columns = columns;
     }

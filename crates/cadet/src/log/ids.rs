@@ -73,8 +73,8 @@ pub struct Ids {
     direct: Vec<u32>,
 }
 
-/// A name in the hash table. Its hash stands beside its number: names lie far apart in memory, so that no other name need be
-/// looked at, when one is found or when the table grows.
+/// A name in the hash table. Its hash stands beside its number: names lie far apart in memory, so that no
+/// other name need be looked at, when one is found or when the table grows.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     hash: u32,
@@ -250,7 +250,8 @@ impl Ids {
         slot.map(|slot| slot.number)
     }
 
-    /// The numbers of many strings, `u32::MAX` where one has none. A lookup mostly waits for memory: here many wait together.
+    /// The numbers of many strings, `u32::MAX` where one has none. A lookup mostly waits for memory: here
+    /// many wait together.
     pub fn get_all(&self, names: &[&str]) -> Vec<u32> {
         const TOGETHER: usize = 32;
         let one = |name: &&str| self.get(IdRef::Str(name)).unwrap_or(u32::MAX);

@@ -27,11 +27,14 @@ pub struct Columns {
     pub user: String,
     /// The items' ids.
     pub item: String,
-    /// The weights. `None` takes a column called `weight` where there is one; a name must exist; the empty name takes none.
+    /// The weights. `None` takes a column called `weight` where there is one; a name must exist; the empty
+    /// name takes none.
     pub weight: Option<String>,
-    /// When it happened. `None` takes a column called `timestamp` where there is one; the empty name takes none.
+    /// When it happened. `None` takes a column called `timestamp` where there is one; the empty name takes
+    /// none.
     pub timestamp: Option<String>,
-    /// What tells events apart. `None` takes a column called `event_id` where there is one; the empty name takes none.
+    /// What tells events apart. `None` takes a column called `event_id` where there is one; the empty name
+    /// takes none.
     pub event: Option<String>,
 }
 

@@ -95,8 +95,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Splits a log. With `hide`, held-out instances show half of their exposures and are measured on the rest:
-    /// otherwise features learned from the exposures would give the answer away.
+    /// Splits a log. With `hide`, held-out instances show half of their exposures and are measured on the
+    /// rest: otherwise features learned from the exposures would give the answer away.
     pub fn split(exposures: &Exposures, users: &Names, items: &Names, rule: &SplitRule, hide: bool) -> Self {
         let of: Vec<Part> = (0..users.len() as u32).map(|u| rule.part(users.get(u))).collect();
         let shown = |t: TaskId, u: InstanceId| hide && rule.is_shown(users.get(u.0), items.get(t.0));
@@ -133,9 +133,9 @@ pub fn exposed_tasks(exposures: &Exposures) -> Vec<TaskId> {
 
 /// Who is trained and measured on, instance by instance.
 ///
-/// Where features are given, an instance is a user. Where they are learned from the exposures, a user is two instances:
-/// each is described by one half of the user's exposures and meets the other half as its own, so that what is asked
-/// about is never in the features. Instances of user u are `2u` and `2u + 1`.
+/// Where features are given, an instance is a user. Where they are learned from the exposures, a user is two
+/// instances: each is described by one half of the user's exposures and meets the other half as its own, so
+/// that what is asked about is never in the features. Instances of user u are `2u` and `2u + 1`.
 #[derive(Debug, Clone)]
 pub struct Views {
     /// Instances per user, 1 or 2.

@@ -11,10 +11,11 @@ pub fn intra_list_diversity(len: usize, distance: impl Fn(usize, usize) -> f64) 
     (len > 1).then(|| sum / (len * (len - 1) / 2) as f64)
 }
 
-/// Mean self-information of what was shown, in bits: `-log2` of the share of users who had seen the item before.
+/// Mean self-information of what was shown, in bits: `-log2` of the share of users who had seen the item
+/// before.
 ///
-/// `seen_by` holds for each shown item how many of the `users` had seen it. One is added above and below, so that an
-/// item nobody had seen counts as rarer than any other, and not as infinitely rare.
+/// `seen_by` holds for each shown item how many of the `users` had seen it. One is added above and below, so
+/// that an item nobody had seen counts as rarer than any other, and not as infinitely rare.
 pub fn novelty(seen_by: impl IntoIterator<Item = u64>, users: u64) -> Option<f64> {
     let bits = |seen: u64| ((users + 1) as f64 / (seen.min(users) + 1) as f64).log2();
     mean(seen_by.into_iter().map(bits))
@@ -40,8 +41,8 @@ pub fn repeat_rate(times_seen: impl IntoIterator<Item = u32>) -> Option<f64> {
     mean(times_seen.into_iter().map(|n| f64::from(u8::from(n > 0))))
 }
 
-/// Share of what was shown that is fresh to its user: a familiarity below `level`, 0 for "rarer in the item's audience
-/// than in the population". Unknown familiarities (NaN) are left out.
+/// Share of what was shown that is fresh to its user: a familiarity below `level`, 0 for "rarer in the item's
+/// audience than in the population". Unknown familiarities (NaN) are left out.
 pub fn fresh_share(familiarity: impl IntoIterator<Item = f32>, level: f32) -> Option<f64> {
     mean(familiarity.into_iter().filter(|f| !f.is_nan()).map(|f| f64::from(u8::from(f < level))))
 }

@@ -39,9 +39,10 @@ pub fn auc(positives: &[f32], negatives: &[f32]) -> Option<f64> {
     Some(wins / (positives.len() as f64 * negatives.len() as f64))
 }
 
-/// The chance that a positive scores above a negative that is drawn by weight, ties counted half. With it, what each
-/// positive brings (the weighted share of the negatives below it), and what each negative adds to the difference from
-/// the mean: its weight's share times (positives above it − the AUC). `None` as for [`auc`], or without any weight.
+/// The chance that a positive scores above a negative that is drawn by weight, ties counted half. With it,
+/// what each positive brings (the weighted share of the negatives below it), and what each negative adds to
+/// the difference from the mean: its weight's share times (positives above it − the AUC). `None` as for
+/// [`auc`], or without any weight.
 pub fn weighted_auc(
     positives: &[f32],
     negatives: &[f32],
@@ -182,7 +183,8 @@ pub fn calibration(positives: &[f32], negatives: &[f32], bins: usize) -> Calibra
     Calibration { bins, error }
 }
 
-/// The calibration error that remains where σ(f) is exactly right: the mean over draws of labels from σ(f) itself.
+/// The calibration error that remains where σ(f) is exactly right: the mean over draws of labels from σ(f)
+/// itself.
 pub fn calibration_floor(positives: &[f32], negatives: &[f32], bins: usize, seed: u64) -> f64 {
     const DRAWS: u64 = 5;
     let all: Vec<f32> = positives.iter().chain(negatives).copied().collect();

@@ -6,8 +6,8 @@ use super::Parts;
 use crate::learn::normalise::{self, Describe, power};
 use crate::rows::Rows;
 
-/// `log Σ m·e^f` of each user. That of a user who has just arrived, or saw something, is worked out when it is first asked
-/// for: it costs a score for every item.
+/// `log Σ m·e^f` of each user. That of a user who has just arrived, or saw something, is worked out when it
+/// is first asked for: it costs a score for every item.
 #[derive(Debug, Clone)]
 pub(crate) struct LogSums(Rows<Cell>);
 

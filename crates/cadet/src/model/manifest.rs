@@ -47,7 +47,8 @@ pub struct Manifest {
     /// How far held-out users say that the net was too sure, or not sure enough.
     #[serde(default)]
     pub slope: Option<Slope>,
-    /// What the log's factors are worth, where features are learned: (τ, standard errors from 0), foremost first.
+    /// What the log's factors are worth, where features are learned: (τ, standard errors from 0), foremost
+    /// first.
     #[serde(default)]
     pub reliability: Vec<(f64, f64)>,
     /// Whether all users were trained on in the end, those that were measured on included.

@@ -1,6 +1,7 @@
 //! What a trained model is: the net, the embeddings, and all that answering needs beside them.
 //!
-//! A model never changes. What arrives makes a successor ([`crate::arrive`]), which shares with it all that did not change.
+//! A model never changes. What arrives makes a successor ([`crate::arrive`]), which shares with it all that
+//! did not change.
 
 mod known;
 mod log_sums;
@@ -50,7 +51,8 @@ const _: fn() = || {
     shared::<Model>();
 };
 
-/// What a model is made of. A successor clones these and changes what arrived: every part is shared until then.
+/// What a model is made of. A successor clones these and changes what arrived: every part is shared until
+/// then.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
     /// Where it came from and how good it is.
@@ -61,7 +63,8 @@ pub(crate) struct Parts {
     pub(crate) items: KnownIds,
     /// What items are called, where that is known: empty for those without.
     pub(crate) titles: Arc<Vec<String>>,
-    /// Whether each item was trained: it had enough exposures, and some of them to train on. Items that came later were not.
+    /// Whether each item was trained: it had enough exposures, and some of them to train on. Items that came
+    /// later were not.
     pub(crate) trained: Arc<Vec<bool>>,
     /// Everything that was seen, for exact counts.
     pub(crate) seen: Seen,
@@ -87,7 +90,8 @@ pub(crate) struct Parts {
     pub(crate) knots: Rows<f32>,
     /// Turns quantiles into p-values.
     pub(crate) calibrator: Calibrator,
-    /// What the pre-embedding model said about the audiences of items that were not trained and that arrivals placed.
+    /// What the pre-embedding model said about the audiences of items that were not trained and that arrivals
+    /// placed.
     pub(crate) states: OrdMap<TaskId, ItemState>,
     /// The events seen so far, where events have ids.
     pub(crate) events: Events,
@@ -207,7 +211,8 @@ impl Model {
         &self.parts.calibrator
     }
 
-    /// Familiarity of the population with an item, at [`SHARES`]; of a model of the first version, a whole sample of it.
+    /// Familiarity of the population with an item, at [`SHARES`]; of a model of the first version, a whole
+    /// sample of it.
     pub fn knots(&self, task: TaskId) -> &[f32] {
         self.parts.knots.row(task.0)
     }
@@ -338,7 +343,8 @@ impl Parts {
         }
     }
 
-    /// The items that exposures were spread over in training, with their shares: what users' scores are normalised over.
+    /// The items that exposures were spread over in training, with their shares: what users' scores are
+    /// normalised over.
     pub(crate) fn catalogue(&self) -> &Catalogue {
         self.derived.catalogue.get_or_init(|| {
             let masses: Vec<(TaskId, f64)> = (0u32..)

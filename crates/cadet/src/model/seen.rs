@@ -1,7 +1,7 @@
 //! Who saw what, so far: the log that was trained on, and beside it the pairs that arrivals added or changed.
 //!
-//! The log is shared by all successors of a model and never changes. What changed stands in ordered maps, which share
-//! what they have in common too.
+//! The log is shared by all successors of a model and never changes. What changed stands in ordered maps,
+//! which share what they have in common too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -150,8 +150,8 @@ impl Seen {
         Exposures::from_rows(self.users, (0..items).map(|t| self.audience(TaskId(t))))
     }
 
-    /// With more exposures, (item, user) pairs ascending, among so many items and users: counts and weights add up, the
-    /// later time stays.
+    /// With more exposures, (item, user) pairs ascending, among so many items and users: counts and weights
+    /// add up, the later time stays.
     pub(crate) fn with(&self, more: &BTreeMap<(u32, u32), Exposure>, items: usize, users: usize) -> Self {
         let mut seen = self.clone();
         let new = items - self.item_count();

@@ -1,8 +1,8 @@
 //! What is kept of an item that was not trained: sums over its audience.
 //!
-//! The responses of the `M0` heads are linear in the trunk, so their sum is `w_s·sums + b_s·mass`. Sums are kept in fixed
-//! point: then they come out alike to the last bit, in whatever order and in how many parts exposures came, and what a
-//! user no longer adds can be taken off again.
+//! The responses of the `M0` heads are linear in the trunk, so their sum is `w_s·sums + b_s·mass`. Sums are
+//! kept in fixed point: then they come out alike to the last bit, in whatever order and in how many parts
+//! exposures came, and what a user no longer adds can be taken off again.
 
 /// Sums over the audience of an item.
 #[derive(Debug, Clone, Default, PartialEq)]

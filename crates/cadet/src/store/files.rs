@@ -1,4 +1,5 @@
-//! The files of a model folder, opened together and checked: all of one model, even while another takes its place.
+//! The files of a model folder, opened together and checked: all of one model, even while another takes its
+//! place.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

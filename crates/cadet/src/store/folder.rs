@@ -17,8 +17,8 @@ use super::{FILES, FORMAT, MANIFEST, SUMS, write_all};
 use crate::model::Model;
 use crate::{Error, Result};
 
-/// The right to write a model folder. One process has it at a time, and others see the old model or the new one,
-/// never anything between.
+/// The right to write a model folder. One process has it at a time, and others see the old model or the new
+/// one, never anything between.
 #[derive(Debug)]
 pub struct Claim {
     folder: PathBuf,
@@ -27,8 +27,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Checks, before any work is done, that a model can be written there, and keeps others from doing so. What a
-    /// killed run left is put right.
+    /// Checks, before any work is done, that a model can be written there, and keeps others from doing so.
+    /// What a killed run left is put right.
     pub fn take(folder: &Path) -> Result<Self> {
         let folder = target(folder)?;
         check_place(&folder)?;
@@ -42,8 +42,8 @@ impl Claim {
         Ok(Self { folder, previous: None, _lock: lock })
     }
 
-    /// From here on, [`Claim::save`] keeps the model that it replaces, under the name that is returned. Nothing is
-    /// where there is no model to keep.
+    /// From here on, [`Claim::save`] keeps the model that it replaces, under the name that is returned.
+    /// Nothing is where there is no model to keep.
     pub fn keep_previous(&mut self) -> Result<Option<&Path>> {
         if is_model(&self.folder) {
             let mut name = self.folder.file_name().unwrap_or_default().to_owned();
@@ -79,7 +79,8 @@ impl Claim {
         own_name(&self.folder, &format!("partial-{}", std::process::id()))
     }
 
-    /// A second name for each file: nothing is copied where the disk has hard links, and the model stays where it is.
+    /// A second name for each file: nothing is copied where the disk has hard links, and the model stays
+    /// where it is.
     fn copy_to(&self, previous: &Path) -> Result<()> {
         let partial = self.partial();
         fs::create_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
@@ -156,8 +157,8 @@ pub(super) fn own_name(folder: &Path, what: &str) -> PathBuf {
     folder.with_file_name(name)
 }
 
-/// Removes what a killed run left under [`own_name`]s; a model that was on its way out when its place was still empty
-/// goes back there. Only for the holder of the lock: the names of the living look the same.
+/// Removes what a killed run left under [`own_name`]s; a model that was on its way out when its place was
+/// still empty goes back there. Only for the holder of the lock: the names of the living look the same.
 fn clear_leftovers(folder: &Path) {
     let prefix = own_name(folder, "");
     let prefix = prefix.file_name().unwrap_or_default().as_encoded_bytes();
@@ -214,8 +215,8 @@ fn exchange(_: &Path, _: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Where the file system knows no exchange: out with the old, in with the new. Returns where the old one is. A kill
-/// between the two is put right by the next writer, and readers wait for it.
+/// Where the file system knows no exchange: out with the old, in with the new. Returns where the old one is.
+/// A kill between the two is put right by the next writer, and readers wait for it.
 fn two_steps(new: &Path, folder: &Path) -> Result<PathBuf> {
     let old = own_name(folder, &format!("old-{}", std::process::id()));
     fs::rename(folder, &old).map_err(|e| Error::io(folder, e))?;

@@ -1,21 +1,23 @@
 //! What happens when recommendations shape the log they are learned from? A closed loop on a generated world.
 //!
-//! Every round each user is offered candidates with the relevance of a recommender that does not learn; a [`Policy`]
-//! chooses and orders what is shown; the user is satisfied or not, by rules that the policy never sees; what was shown
-//! goes into the log. Policies that need a model train it on what they themselves have shown, and on nothing else.
+//! Every round each user is offered candidates with the relevance of a recommender that does not learn; a
+//! [`Policy`] chooses and orders what is shown; the user is satisfied or not, by rules that the policy never
+//! sees; what was shown goes into the log. Policies that need a model train it on what they themselves have
+//! shown, and on nothing else.
 //!
-//! The world's rule is not cadet's score. With the distance `d` of a user's taste to an item's place, the appeal is
-//! `a = exp(-d²/2σ²)`, and
+//! The world's rule is not cadet's score. With the distance `d` of a user's taste to an item's place, the
+//! appeal is `a = exp(-d²/2σ²)`, and
 //!
 //! ```text
 //! satisfaction = a·(1 - fatigue·(1 - e^-b)) + curiosity·√a·e^-n
 //! ```
 //!
-//! where `b` adds up what *this user* was shown, each item weighted by how close it lies to this one and by how long
-//! ago it was (users recover), the items above it in the same list included, and `n` adds up the same without
-//! forgetting. In one world what the nearest users in taste were shown adds to both. Familiarity, in contrast, is a ratio of densities over *all* users, learned from features and showings;
-//! it knows neither tastes, places, recency nor satisfaction. [`Temper::worlds`] has two worlds in which it might
-//! help, one in which a counter is enough, and one in which there is nothing to gain.
+//! where `b` adds up what *this user* was shown, each item weighted by how close it lies to this one and by
+//! how long ago it was (users recover), the items above it in the same list included, and `n` adds up the
+//! same without forgetting. In one world what the nearest users in taste were shown adds to both.
+//! Familiarity, in contrast, is a ratio of densities over *all* users, learned from features and showings; it
+//! knows neither tastes, places, recency nor satisfaction. [`Temper::worlds`] has two worlds in which it
+//! might help, one in which a counter is enough, and one in which there is nothing to gain.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +46,8 @@ pub struct Temper {
     pub curiosity: f32,
     /// How far the weariness of one item spreads to its neighbours; 0 keeps it with the item.
     pub spread: f32,
-    /// How much what all of the nearest users were shown tires, beside what the user was shown: they talk, and the same
-    /// is on other channels.
+    /// How much what all of the nearest users were shown tires, beside what the user was shown: they talk,
+    /// and the same is on other channels.
     pub hearsay: f32,
 }
 
@@ -242,7 +244,8 @@ impl SimulationConfig {
         RerankConfig { lambda: self.lambda, ..RerankConfig::default() }.check()
     }
 
-    /// Plays a policy against a world, round by round. The same seed gives every policy the same users and items.
+    /// Plays a policy against a world, round by round. The same seed gives every policy the same users and
+    /// items.
     pub fn play(&self, temper: &Temper, policy: Policy) -> Result<Vec<Round>> {
         self.check()?;
         let (users, items) = (self.users, self.items);
@@ -390,7 +393,8 @@ impl SimulationConfig {
         })
     }
 
-    /// A model of this size is trained in a fraction of a second, so that it can be trained every other round.
+    /// A model of this size is trained in a fraction of a second, so that it can be trained every other
+    /// round.
     fn settings(&self, round: usize) -> Settings {
         Settings {
             seed: rng::key(self.seed, Purpose::Simulation, [2, round as u64]),

@@ -1,9 +1,9 @@
 //! Generated worlds whose true answer is known: every `q_t`, `p` and `log q_t/p` exactly.
 //!
-//! Users have a place `z` in a taste space, drawn from a mixture of groups, and show features `x` that mix `z`
-//! and curved functions of it. An item has a place too, near one of a few themes (so items are correlated),
-//! and its audience thins out with the squared distance: `q_t(u) ∝ exp(-‖z_u - c_t‖² / 2σ²)` over the finite
-//! set of users, so that everything can be added up exactly. Items' sizes follow a power law.
+//! Users have a place `z` in a taste space, drawn from a mixture of groups, and show features `x` that mix
+//! `z` and curved functions of it. An item has a place too, near one of a few themes (so items are
+//! correlated), and its audience thins out with the squared distance: `q_t(u) ∝ exp(-‖z_u - c_t‖² / 2σ²)`
+//! over the finite set of users, so that everything can be added up exactly. Items' sizes follow a power law.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -258,10 +258,11 @@ impl World {
         Ok(matrix.iter().map(|f| f64::from(*f)).zip(truths).collect())
     }
 
-    /// Test users of one item for a trial of [`crate::ask::decide`]: members of its audience (exposed to it in the log, as
-    /// the members that p-values rest on are, but never trained on) and fresh users (not exposed, and at most half as
-    /// common in the audience as in the population). The others are neither, and left out. Of the fresh ones so many
-    /// are kept, by lot, that at least `members` of the trial are members.
+    /// Test users of one item for a trial of [`crate::ask::decide`]: members of its audience (exposed to it
+    /// in the log, as the members that p-values rest on are, but never trained on) and fresh users (not
+    /// exposed, and at most half as common in the audience as in the population). The others are neither, and
+    /// left out. Of the fresh ones so many are kept, by lot, that at least `members` of the trial are
+    /// members.
     pub fn trial(&self, model: &Model, task: TaskId, members: f64, seed: u64) -> Result<Trial> {
         let rule = model.manifest().settings.split()?;
         let is_test = |u: &u32| rule.part(model.users().name(*u)) == Part::Test;

@@ -1,8 +1,9 @@
 //! Logs of ids alone whose true familiarity is known: sparse, dense, fading, drifting, or pure noise.
 //!
-//! A user has tastes and a log-normal number of impressions, an item a popularity that follows Zipf's law. Every
-//! impression is one draw from `P(t | u)`, so the true familiarity is `log P(t|u)/P(t)` with `P(t) = Σ_u p(u)·P(t|u)`.
-//! Some users are kept out of the log: a model meets them for the first time when it is measured.
+//! A user has tastes and a log-normal number of impressions, an item a popularity that follows Zipf's law.
+//! Every impression is one draw from `P(t | u)`, so the true familiarity is `log P(t|u)/P(t)` with `P(t) =
+//! Σ_u p(u)·P(t|u)`. Some users are kept out of the log: a model meets them for the first time when it is
+//! measured.
 
 use rayon::prelude::*;
 
@@ -17,7 +18,8 @@ use crate::{Error, Result};
 pub enum Tastes {
     /// There are none: every user draws from the same popularity.
     None,
-    /// Shares of a few topics; `focus` is how one-sided users are, and an item is `reach` times as likely in its topic.
+    /// Shares of a few topics; `focus` is how one-sided users are, and an item is `reach` times as likely in
+    /// its topic.
     Topics {
         /// How many.
         count: usize,

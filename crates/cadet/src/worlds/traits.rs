@@ -1,8 +1,9 @@
-//! Logs of users whose features are given, with a truth that is known, also for users and items that are in no log.
+//! Logs of users whose features are given, with a truth that is known, also for users and items that are in
+//! no log.
 //!
-//! Either users fall into groups and an item's audience is a mixture of them, or an impression is one draw from
-//! `P(t | u) ∝ popularity · exp(h(u)·v_t)`, where features show the tastes `h` in one way or another. Items' sizes follow a
-//! power law, and a cap makes every item scarce.
+//! Either users fall into groups and an item's audience is a mixture of them, or an impression is one draw
+//! from `P(t | u) ∝ popularity · exp(h(u)·v_t)`, where features show the tastes `h` in one way or another.
+//! Items' sizes follow a power law, and a cap makes every item scarce.
 
 use rayon::prelude::*;
 

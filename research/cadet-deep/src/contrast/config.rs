@@ -10,8 +10,8 @@ use crate::net::{Grid, LayerConfig};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Trunk {
-    /// The appendix's convolutions: (4,2,1), (4,2,1), (5,1,0) and one over all that is left, with batch norm and ReLU, the
-    /// last without ReLU.
+    /// The appendix's convolutions: (4,2,1), (4,2,1), (5,1,0) and one over all that is left, with batch norm
+    /// and ReLU, the last without ReLU.
     Cnn {
         /// Height and width of an image.
         side: usize,
@@ -37,8 +37,8 @@ pub enum Negatives {
     Drawn,
     /// All x̃ ~ p of the batch, each for every positive; twice the batch goes through the trunk.
     Population,
-    /// The other positives of the batch: they are distributed like p, if the tasks trained are all there are and p is the
-    /// population of exposures. Each image goes through the trunk once.
+    /// The other positives of the batch: they are distributed like p, if the tasks trained are all there are
+    /// and p is the population of exposures. Each image goes through the trunk once.
     Batch,
 }
 

@@ -9,8 +9,8 @@ use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Part, Role};
 
 /// What the pairs of one batch weigh in the loss.
 ///
-/// Instance n has a task of its own. It is a positive of that task with weight `positive`, a negative of task t with weight
-/// `negative · share[t]`, and of its own task with `own` besides.
+/// Instance n has a task of its own. It is a positive of that task with weight `positive`, a negative of task
+/// t with weight `negative · share[t]`, and of its own task with `own` besides.
 #[derive(Debug, Clone)]
 pub(super) struct Weights {
     tasks: Vec<u32>,

@@ -1,11 +1,12 @@
 //! The deep likelihood ratio `f(x, e_t)`: the image net of the paper's appendix, or a net over feature rows.
 //!
-//! A trunk and a fully connected layer make features `u(x)`; the task enters by its head (`head.rs`). Trained by Algorithm 1,
-//! `L = mean( softplus(−f(x,e)) + softplus(f(x̃,e)) )`, at the optimum `f = log q_t/p`. Since `f` is linear in `u`, every
-//! image of a batch meets every task for the price of one small product, which [`Negatives`] makes use of.
+//! A trunk and a fully connected layer make features `u(x)`; the task enters by its head (`head.rs`). Trained
+//! by Algorithm 1, `L = mean( softplus(−f(x,e)) + softplus(f(x̃,e)) )`, at the optimum `f = log q_t/p`. Since
+//! `f` is linear in `u`, every image of a batch meets every task for the price of one small product, which
+//! [`Negatives`] makes use of.
 //!
-//! Images are rows of pixels in the order height, width, channel, normalised per channel; what augmentation pads with is 0,
-//! the mean.
+//! Images are rows of pixels in the order height, width, channel, normalised per channel; what augmentation
+//! pads with is 0, the mean.
 
 mod config;
 mod loss;
@@ -238,8 +239,8 @@ impl Contrast {
         self.features_of(x, &(0..x.len() as u32).collect::<Vec<_>>())
     }
 
-    /// The mean of `u` over an image and its mirror image for some instances, a row for each; `u(x)` where training does not
-    /// mirror. Responses are linear in `u`, so those of the mean are the mean over both.
+    /// The mean of `u` over an image and its mirror image for some instances, a row for each; `u(x)` where
+    /// training does not mirror. Responses are linear in `u`, so those of the mean are the mean over both.
     pub fn two_sided_features_of(&self, x: &Instances, instances: &[u32]) -> Vec<f32> {
         let mut features = self.features_of(x, instances);
         let Augment { pad, flip } = self.config.augment;
@@ -264,7 +265,8 @@ impl Contrast {
         out
     }
 
-    /// Responses of every instance to some heads (`h` and `b` each): a row of responses for each row of `features`.
+    /// Responses of every instance to some heads (`h` and `b` each): a row of responses for each row of
+    /// `features`.
     fn respond(&self, features: &[f32], heads: &[f32]) -> Vec<f32> {
         let (width, count) = (self.config.features, heads.len() / (self.config.features + 1));
         let mut turned = vec![0.0; heads.len()];
@@ -328,8 +330,8 @@ impl Estimator for Contrast {
     }
 }
 
-/// Both nets describe tasks by what they say of their audiences: the pre-embedding model by its seed tasks, a trained ratio
-/// by all tasks.
+/// Both nets describe tasks by what they say of their audiences: the pre-embedding model by its seed tasks, a
+/// trained ratio by all tasks.
 impl PreEmbedding for Contrast {
     fn width(&self) -> usize {
         self.width()
@@ -367,8 +369,8 @@ impl DeepRatio {
         }
     }
 
-    /// `log q_t/p` of every row of [`Contrast::features`] for every embedding, trained or new: a row of familiarities for
-    /// each row of features.
+    /// `log q_t/p` of every row of [`Contrast::features`] for every embedding, trained or new: a row of
+    /// familiarities for each row of features.
     pub fn familiarity(&self, features: &[f32], tasks: &TaskEmbeddings) -> Result<Vec<f32>> {
         let Head::Product(product) = &self.0.head else { unreachable!("a ratio net has embeddings") };
         if tasks.width() != product.embedding() {
@@ -399,8 +401,8 @@ impl DeepHeads {
         self.0.respond(features, &self.0.head.rows(self.0.engine))
     }
 
-    /// `ê_t`: the mean response of every head over the audience of each task. A task without exposures gets the mean of
-    /// the population.
+    /// `ê_t`: the mean response of every head over the audience of each task. A task without exposures gets
+    /// the mean of the population.
     pub fn mean_responses(&self, features: &[f32], exposures: &Exposures) -> Result<TaskEmbeddings> {
         let (width, heads) = (self.0.config.features, self.0.head.rows(self.0.engine));
         let sums = audience_sums(width, features, exposures);

@@ -1,8 +1,8 @@
-//! Learned embeddings along other axes: those on which the means over the trunk differ most, measured by how far
-//! instances differ, much like Fisher's discriminants of the tasks.
+//! Learned embeddings along other axes: those on which the means over the trunk differ most, measured by how
+//! far instances differ, much like Fisher's discriminants of the tasks.
 //!
-//! As [`cadet::learn::init::learned`], with the inverse of the trunk's covariance for `G`. Heads that have memorised their own
-//! few instances do not decide.
+//! As [`cadet::learn::init::learned`], with the inverse of the trunk's covariance for `G`. Heads that have
+//! memorised their own few instances do not decide.
 
 use cadet::internals::map_eigenvalues;
 use cadet::learn::heads::{PreEmbedding, audience_sums};
@@ -30,12 +30,13 @@ impl Initialiser for Discriminant<'_> {
     }
 }
 
-/// Share of the mean variance that is added to that of every axis: those that vary by less than this count for less, since
-/// what they say may be rounding.
+/// Share of the mean variance that is added to that of every axis: those that vary by less than this count
+/// for less, since what they say may be rounding.
 const RIDGE: f64 = 1e-3;
 
-/// Sums over a trunk's rows, as far apart as they are measured by how far instances are apart themselves: what tells
-/// audiences apart beyond chance counts more than what varies most. `covariance` is that of the rows.
+/// Sums over a trunk's rows, as far apart as they are measured by how far instances are apart themselves:
+/// what tells audiences apart beyond chance counts more than what varies most. `covariance` is that of the
+/// rows.
 fn by_covariance(width: usize, tasks: Vec<(f64, Vec<f64>)>, covariance: &[f64]) -> Descriptions {
     let mean = (0..width).map(|i| covariance[i * width + i]).sum::<f64>() / width.max(1) as f64;
     let ridge = f64::max(RIDGE * mean, f64::MIN_POSITIVE.sqrt());
@@ -107,7 +108,8 @@ mod tests {
         }
     }
 
-    /// Instances with a loud number that says nothing and a quiet one that says which tasks they are exposed to.
+    /// Instances with a loud number that says nothing and a quiet one that says which tasks they are exposed
+    /// to.
     fn world(people: usize) -> (Instances, Exposures, Vec<f64>) {
         let tasks = 30u32;
         let mut rng = Rng::at(5, Purpose::World, [0, 0]);

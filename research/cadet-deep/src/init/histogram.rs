@@ -1,7 +1,8 @@
 //! Which kinds of instances does a task reach? The histogram of a label over its audience.
 //!
-//! A label that is known (the age of users) makes the paper's histogram embedding, which needs extra knowledge. A soft
-//! one that nobody had to give, such as the components of a mixture over the features, makes the pseudo-label one.
+//! A label that is known (the age of users) makes the paper's histogram embedding, which needs extra
+//! knowledge. A soft one that nobody had to give, such as the components of a mixture over the features,
+//! makes the pseudo-label one.
 
 use cadet::learn::features::mixture::Mixture;
 use cadet::learn::init::Initialiser;

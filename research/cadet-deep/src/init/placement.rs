@@ -5,7 +5,8 @@ use cadet::learn::init::project::{Descriptions, Projection};
 use cadet::learn::tasks::TaskEmbeddings;
 use cadet::{Error, Result};
 
-/// A map from descriptions to embeddings that were trained: where a task stands by its audience alone, among those.
+/// A map from descriptions to embeddings that were trained: where a task stands by its audience alone, among
+/// those.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     map: Projection,
@@ -20,8 +21,8 @@ impl Placement {
     }
 }
 
-/// The linear map from descriptions, along their `axes` foremost principal axes, to these embeddings of the same tasks,
-/// by least squares over the tasks with exposures.
+/// The linear map from descriptions, along their `axes` foremost principal axes, to these embeddings of the
+/// same tasks, by least squares over the tasks with exposures.
 pub fn place(known: &Descriptions, embeddings: &TaskEmbeddings, axes: usize) -> Result<Placement> {
     if embeddings.len() != known.tasks.len() {
         let (expected, found) = (known.tasks.len(), embeddings.len());

@@ -1,5 +1,5 @@
-//! What is known about the tasks from elsewhere: a vector for each, such as a knowledge graph's (the paper's graph
-//! embedding).
+//! What is known about the tasks from elsewhere: a vector for each, such as a knowledge graph's (the paper's
+//! graph embedding).
 
 use cadet::learn::init::Initialiser;
 use cadet::learn::init::project::Descriptions;

@@ -1,4 +1,5 @@
-//! Products in single precision: blocks of a few rows and columns that stay in registers while a piece of the sum is added up.
+//! Products in single precision: blocks of a few rows and columns that stay in registers while a piece of the
+//! sum is added up.
 
 #![allow(clippy::needless_range_loop)] // r and c index several blocks at once
 
@@ -10,7 +11,8 @@ use super::{BLOCK, LANES, Lanes, Links, Sizes, Walk};
 /// Rows of a block, as weights are packed.
 const ROWS: usize = 8;
 
-/// How large a product is, and where its two sides lie, in floats. Side a is read number by number, side b vector by vector.
+/// How large a product is, and where its two sides lie, in floats. Side a is read number by number, side b
+/// vector by vector.
 #[derive(Clone, Copy)]
 struct Strides {
     /// From one number of a link to the next.
@@ -35,8 +37,8 @@ const NEAR: usize = 3 << 10;
 /// Links of a tap whose both sides stay near while the other taps use them.
 const FEW: usize = 6;
 
-/// `out[r][n] += Σ_((i, j), k) a[i][k][r] · b[j][k][n]`, 32 rows of 32 columns; rows of a are `ROW` floats apart. Rows that
-/// are padding stay as they are, or have 0 added, which side a has there.
+/// `out[r][n] += Σ_((i, j), k) a[i][k][r] · b[j][k][n]`, 32 rows of 32 columns; rows of a are `ROW` floats
+/// apart. Rows that are padding stay as they are, or have 0 added, which side a has there.
 ///
 /// The sum goes in pieces that all rows add before the next piece comes, so that side b is read from near.
 ///
@@ -165,8 +167,8 @@ pub(super) fn apply(
         let out = &mut out[b * LANES..][..LANES];
         out.fill(Lanes::ZERO);
         let (links, s) = (links.at(place), strides);
-        // Taps and positions of the links were checked against the sizes, four blocks of weights have
-        // `taps · inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32;
+        // Taps and positions of the links were checked against the sizes, four blocks of weights have `taps ·
+        // inputs · 8` floats each, a panel of x `positions · inputs` rows of 32, and out 32 rows of 32;
         // `depth ≤ inputs`.
         let (a, b, out) = (weights.as_ptr(), x.as_ptr().cast(), out.as_mut_ptr().cast());
         dispatch!(
@@ -177,7 +179,8 @@ pub(super) fn apply(
     };
     let blocks = || weights.chunks_exact(LANES / ROWS * rows).enumerate();
     if links.is_single() {
-        // Whoever uses the weights of a tap does so before those of the next tap come, and a few places use all of them.
+        // Whoever uses the weights of a tap does so before those of the next tap come, and a few places use
+        // all of them.
         let tap = |i: &usize| links.at((first + i) % links.len())[0].0;
         let mut order: Vec<usize> = (0..out.len() / outputs).collect();
         order.sort_by_key(tap);
@@ -219,9 +222,10 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
     let mut add = |links: &[(u32, u32)], panel: usize, tap: usize, column: usize| {
         let out = &mut out[tap * inputs + column..];
         assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-        // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x, turned, has
-        // `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; links were checked against `to` and
-        // `from`, and lead into this panel or, in the numbers of all panels, into any; out was just checked.
+        // SAFETY: d has `panels · to · outputs` rows of 32 floats and `first + 32 ≤ outputs`; a panel of x,
+        // turned, has `inputs/32` times `from` blocks of 32 × 32 floats and `column + 32 ≤ inputs`; links
+        // were checked against `to` and `from`, and lead into this panel or, in the numbers of all panels,
+        // into any; out was just checked.
         let (a, b, out, s) = unsafe {
             let a = d.as_ptr().cast::<f32>().add((panel * to * outputs + first) * LANES);
             let b = x.as_ptr().cast::<f32>().add((panel * inputs + column) * from * LANES);
@@ -234,8 +238,8 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
         );
     };
     if most <= FEW {
-        // A tap's own sum is short: all panels are added before the next tap comes. A link leads to some KiB, so its number among
-        // those of all panels is far below 2³².
+        // A tap's own sum is short: all panels are added before the next tap comes. A link leads to some KiB,
+        // so its number among those of all panels is far below 2³².
         for tap in 0..taps {
             let of_panel = |p: usize| {
                 let (to, from) = ((p * to) as u32, (p * inputs / LANES * from) as u32);
@@ -248,7 +252,8 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
     }
     for panel in 0..panels {
         for column in (0..inputs).step_by(LANES) {
-            // A few positions of a panel serve all taps before the next come: neighbours read much the same of x.
+            // A few positions of a panel serve all taps before the next come: neighbours read much the same
+            // of x.
             for few in 0..most.div_ceil(FEW) {
                 for tap in 0..taps {
                     let links = links.at(tap).chunks(FEW).nth(few).unwrap_or_default();
@@ -259,7 +264,8 @@ pub(super) fn outer(kernel: Kernel, links: &Links, walk: Walk, d: &[Lanes], x: &
     }
 }
 
-/// Writes 16 channels of 32 instances as 32 rows with the channels innermost, into the first or second half of the rows.
+/// Writes 16 channels of 32 instances as 32 rows with the channels innermost, into the first or second half
+/// of the rows.
 pub(super) fn turn(_kernel: Kernel, rows: &[Lanes; BLOCK], out: &mut [Lanes], half: usize) {
     assert!(out.len() == LANES && half < 2);
     #[cfg(target_arch = "x86_64")]

@@ -1,17 +1,18 @@
 //! How do the image nets compute, fast, on this machine's CPU?
 //!
-//! Activations lie in *panels* of 32 instances: `[panel][position][channel][32]`, the instances innermost. A vector
-//! then holds one channel of 16 instances, so a convolution is a matrix product that reads its input where it lies:
-//! for an output position and each kernel tap inside the image, `out[o][n] += W[o][c] · x[c][n]`. Nothing is unfolded,
-//! whatever the kernel, stride and padding. [`Links`] lists which input position meets which tap. Three products make
-//! a layer: [`apply`] forward, `apply` with the transposed weights backward, and [`outer`] for the weights' gradient.
+//! Activations lie in *panels* of 32 instances: `[panel][position][channel][32]`, the instances innermost. A
+//! vector then holds one channel of 16 instances, so a convolution is a matrix product that reads its input
+//! where it lies: for an output position and each kernel tap inside the image, `out[o][n] += W[o][c] ·
+//! x[c][n]`. Nothing is unfolded, whatever the kernel, stride and padding. [`Links`] lists which input
+//! position meets which tap. Three products make a layer: [`apply`] forward, `apply` with the transposed
+//! weights backward, and [`outer`] for the weights' gradient.
 //!
-//! Two precisions. `f32` runs on the core's instruction sets. `bf16` rounds the inputs of products to bfloat16 and adds
-//! up in f32, on AMX tiles; weights and the optimiser stay f32. The machine's best is chosen, `CADET_PRECISION=f32|bf16`
-//! forces one, and `CADET_KERNEL` says which instructions f32 uses.
+//! Two precisions. `f32` runs on the core's instruction sets. `bf16` rounds the inputs of products to
+//! bfloat16 and adds up in f32, on AMX tiles; weights and the optimiser stay f32. The machine's best is
+//! chosen, `CADET_PRECISION=f32|bf16` forces one, and `CADET_KERNEL` says which instructions f32 uses.
 //!
-//! Every number of an output is added up in an order that depends on nothing but the shapes, so any number of threads
-//! gives the same bytes. This is the crate's only module with `unsafe`.
+//! Every number of an output is added up in an order that depends on nothing but the shapes, so any number of
+//! threads gives the same bytes. This is the crate's only module with `unsafe`.
 
 #![allow(unsafe_code)]
 
@@ -187,9 +188,10 @@ pub enum Role {
 
 /// Activations or gradients in the forms that products read; each has as many rows as there are channels.
 ///
-/// The first form is for [`apply`]: the channels themselves, or bf16 pairs of channels. The second is for [`outer`]:
-/// an input turned so that channels are innermost (bf16: in pairs of instances), a gradient's bf16 rows. Within a panel it
-/// has 32 channels of all positions before the next 32, since that is what a block of the weights' gradient reads.
+/// The first form is for [`apply`]: the channels themselves, or bf16 pairs of channels. The second is for
+/// [`outer`]: an input turned so that channels are innermost (bf16: in pairs of instances), a gradient's bf16
+/// rows. Within a panel it has 32 channels of all positions before the next 32, since that is what a block of
+/// the weights' gradient reads.
 #[derive(Debug, Clone)]
 pub enum Operand {
     /// Single precision.

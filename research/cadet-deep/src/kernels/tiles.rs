@@ -1,7 +1,8 @@
 //! Products in bfloat16 on AMX tiles: 16 × 16 sums in f32, each step of which adds 32 products.
 //!
-//! Four tiles are summed at a time, two of rows by two of columns. The compiler knows nothing of tile registers and never
-//! touches them, so they keep their contents from one `asm!` block to the next within a function that calls nothing else.
+//! Four tiles are summed at a time, two of rows by two of columns. The compiler knows nothing of tile
+//! registers and never touches them, so they keep their contents from one `asm!` block to the next within a
+//! function that calls nothing else.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -92,7 +93,8 @@ struct Strides {
     /// From one number of a link to the next.
     a_link: usize,
     b_link: usize,
-    /// Tiles along the sum within a link, and from one to the next of side b; those of side a follow each other.
+    /// Tiles along the sum within a link, and from one to the next of side b; those of side a follow each
+    /// other.
     depth: usize,
     b_step: usize,
     /// From the first to the second tile of rows of side a; the second of side b follows the first.
@@ -104,7 +106,8 @@ struct Strides {
 /// `out = Σ a·b` over panels, links and depth: 32 rows and 32 columns.
 ///
 /// # Safety
-/// The process may use tiles and they are laid out; every place the strides lead to is inside `a`, `b` and `out`.
+/// The process may use tiles and they are laid out; every place the strides lead to is inside `a`, `b` and
+/// `out`.
 #[inline(always)]
 unsafe fn block(links: &[(u32, u32)], s: Strides, a: *const u8, b: *const u8, out: *mut u8) {
     // SAFETY: the caller's promise.
@@ -196,9 +199,9 @@ impl Tiles {
                         let (panel, place) = (at / links.len(), at % links.len());
                         let x = &x[panel * positions * inputs..][..positions * inputs];
                         let out = &mut out[b * LANES..][..LANES];
-                        // SAFETY: taps and positions of the links were checked against the sizes; two row blocks of
-                        // weights have `taps · inputs/32` tiles each, a position of x `inputs/32` pairs of tiles, out 32
-                        // rows of 128 bytes.
+                        // SAFETY: taps and positions of the links were checked against the sizes; two row
+                        // blocks of weights have `taps · inputs/32` tiles each, a position of x `inputs/32`
+                        // pairs of tiles, out 32 rows of 128 bytes.
                         unsafe {
                             let (a, b) = (weights.as_ptr().cast(), x.as_ptr().cast());
                             block(links.at(place), strides, a, b, out.as_mut_ptr().cast());
@@ -233,8 +236,8 @@ impl Tiles {
                 for tap in 0..taps {
                     let out = &mut out[tap * inputs + column..];
                     assert!(out.len() >= (LANES - 1) * taps * inputs + LANES);
-                    // SAFETY: a panel of d has `outputs/32` times `to` pairs of tiles, one of x `inputs/32` times `from`;
-                    // `first + 32 ≤ outputs` and `column + 32 ≤ inputs`; out was just checked.
+                    // SAFETY: a panel of d has `outputs/32` times `to` pairs of tiles, one of x `inputs/32`
+                    // times `from`; `first + 32 ≤ outputs` and `column + 32 ≤ inputs`; out was just checked.
                     unsafe {
                         let (a, b) = (d[first * to..].as_ptr().cast(), x[column * from..].as_ptr().cast());
                         block(links.at(tap), strides, a, b, out.as_mut_ptr().cast());
@@ -246,8 +249,9 @@ impl Tiles {
         unsafe { with_tiles(work) };
     }
 
-    /// Writes 16 channels into the forms of an operand: 8 pairs at `paired` for each half of the panel (the second half 16
-    /// lines further on), and 16 lines of `other`, turned into pairs of instances if it is an input.
+    /// Writes 16 channels into the forms of an operand: 8 pairs at `paired` for each half of the panel (the
+    /// second half 16 lines further on), and 16 lines of `other`, turned into pairs of instances if it is an
+    /// input.
     pub(super) fn put(self, rows: &[Lanes; BLOCK], input: bool, paired: &mut [Line], other: &mut [Line]) {
         #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
         fn run(rows: &[Lanes; BLOCK], input: bool, paired: &mut [Line], other: &mut [Line; BLOCK]) {

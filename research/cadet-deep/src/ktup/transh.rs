@@ -54,7 +54,8 @@ impl Translation {
         dot(&self.residual, &self.residual)
     }
 
-    /// Adds the gradients of `slope · distance`: `dr` and `dw`, and `dh` that of the head; the tail's is `−dh`.
+    /// Adds the gradients of `slope · distance`: `dr` and `dw`, and `dh` that of the head; the tail's is
+    /// `−dh`.
     #[inline(always)]
     pub(super) fn gradient(&mut self, slope: f32, w: &[f32], dh: &mut [f32], dr: &mut [f32], dw: &mut [f32]) {
         self.residual.iter_mut().for_each(|e| *e *= 2.0 * slope);

@@ -1,4 +1,5 @@
-//! What comes after the product of a layer: batch norm or bias, (leaky) ReLU, max-pool or enlargement, and the way back.
+//! What comes after the product of a layer: batch norm or bias, (leaky) ReLU, max-pool or enlargement, and
+//! the way back.
 
 use cadet::internals::{Vectorised, vectorised};
 use rayon::prelude::*;
@@ -330,7 +331,8 @@ impl Vectorised for SlopeSums<'_> {
     }
 }
 
-/// The gradient of `y` in some channels: through batch norm, what is left of `d` after its mean and its part along `normal`.
+/// The gradient of `y` in some channels: through batch norm, what is left of `d` after its mean and its part
+/// along `normal`.
 struct Slopes<'a> {
     place: Place<'a>,
     d_output: &'a [Lanes],

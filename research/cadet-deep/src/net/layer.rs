@@ -1,8 +1,8 @@
-//! One layer: a convolution, batch norm, (leaky) ReLU and max-pool, or an enlargement. The product is here, what comes
-//! after it in `activation.rs`.
+//! One layer: a convolution, batch norm, (leaky) ReLU and max-pool, or an enlargement. The product is here,
+//! what comes after it in `activation.rs`.
 //!
-//! `y = W∗x`, `t = γ·(y − μ)/σ + β` (or `y + bias`), `z = max(t, slope·t)`, then the maximum over windows. A fully connected
-//! layer is a convolution at one position.
+//! `y = W∗x`, `t = γ·(y − μ)/σ + β` (or `y + bias`), `z = max(t, slope·t)`, then the maximum over windows. A
+//! fully connected layer is a convolution at one position.
 
 use cadet::rng::Rng;
 use cadet::{Error, Result};
@@ -29,7 +29,8 @@ pub(super) struct Layer {
     pub(super) product: Grid,
     pub(super) output: Grid,
     pub(super) sizes: Sizes,
-    /// Input positions that the product reads; fewer than the input has where patches are laid out beforehand.
+    /// Input positions that the product reads; fewer than the input has where patches are laid out
+    /// beforehand.
     pub(super) positions: usize,
     forward: Links,
     backward: Links,
@@ -124,7 +125,8 @@ impl Layer {
         };
         let all = kernel * kernel;
         let (links, positions, sizes, patches) = if first {
-            // The input's few channels would fill vectors badly: each position gets its whole patch as channels.
+            // The input's few channels would fill vectors badly: each position gets its whole patch as
+            // channels.
             let patches = (0..product.positions()).map(|to| (0..all).map(|tap| meets(to, tap)).collect());
             let sizes = Sizes::new(outputs, 1, all * input.channels);
             let links: Vec<Link> =

@@ -18,8 +18,8 @@ use crate::kernels::{BLOCK, Engine, LANES, Lanes, Operand, Role, padded};
 pub use config::{Grid, LayerConfig, Norm};
 use layer::{Count, Layer, Pass};
 
-/// How much of batch number `step`, from 1, goes into the running statistics: a tenth, but the first batches, which are all
-/// there is, give their plain mean.
+/// How much of batch number `step`, from 1, goes into the running statistics: a tenth, but the first batches,
+/// which are all there is, give their plain mean.
 pub fn fresh(step: u64) -> f32 {
     (1.0 / step.max(1) as f32).max(0.1)
 }
@@ -97,7 +97,8 @@ impl Net {
         }
     }
 
-    /// Lays out `count` inputs. `read(i, pixels)` writes the numbers of input i in the order height, width, channel.
+    /// Lays out `count` inputs. `read(i, pixels)` writes the numbers of input i in the order height, width,
+    /// channel.
     pub fn load(&self, passes: &mut Passes, count: usize, read: impl Fn(usize, &mut [f32]) + Sync) {
         let (engine, layer) = (self.engine, &self.layers[0]);
         passes.count = Count { instances: count };
@@ -139,7 +140,8 @@ impl Net {
         self.layers[i].emit(self.engine, &before[i], passes.count, self.layers.get(i + 1), next);
     }
 
-    /// A pass in training: layers normalise by the batch, and `fresh` of its statistics go into the running ones.
+    /// A pass in training: layers normalise by the batch, and `fresh` of its statistics go into the running
+    /// ones.
     pub fn forward(&mut self, passes: &mut Passes, fresh: f32) {
         for i in 0..self.layers.len() {
             self.layers[i].multiply(self.engine, &mut passes.layers[i], passes.count);

@@ -1,12 +1,14 @@
 //! A convolution with fewer products, after Toom, Cook and Winograd.
 //!
-//! Outputs of a filter, `y[i] = Σ_k w[k]·x[i+k]`, are numbers of a product of polynomials. Both are looked at in a few points,
-//! multiplied there, and put together again: `y = Y((W·w) ⊙ (X·x))`, in the plane with each matrix applied along both sides.
-//! Four outputs of five taps take 9 products instead of 20, so 16 outputs in the plane 81 instead of 400; of two taps 25
-//! instead of 64. The way back is made of the same three matrices: the input's gradient is `Xᵀ((W·w) ⊙ (Yᵀ·dy))`, the
-//! weights' `Wᵀ((X·x) ⊙ (Yᵀ·dy))`. Rounding grows a few times over; points are chosen for that.
+//! Outputs of a filter, `y[i] = Σ_k w[k]·x[i+k]`, are numbers of a product of polynomials. Both are looked at
+//! in a few points, multiplied there, and put together again: `y = Y((W·w) ⊙ (X·x))`, in the plane with each
+//! matrix applied along both sides. Four outputs of five taps take 9 products instead of 20, so 16 outputs in
+//! the plane 81 instead of 400; of two taps 25 instead of 64. The way back is made of the same three
+//! matrices: the input's gradient is `Xᵀ((W·w) ⊙ (Yᵀ·dy))`, the weights' `Wᵀ((X·x) ⊙ (Yᵀ·dy))`. Rounding
+//! grows a few times over; points are chosen for that.
 //!
-//! With a stride, pixels at the same place modulo the stride are channels of their own, which meet every so many-th tap.
+//! With a stride, pixels at the same place modulo the stride are channels of their own, which meet every so
+//! many-th tap.
 
 use cadet::internals::{Vectorised, vectorised};
 use rayon::prelude::*;
@@ -18,7 +20,8 @@ use crate::kernels::{BLOCK, Engine, LANES, Lanes, Links, Part, Role, Sizes};
 const OUTPUTS: usize = 4;
 /// Points that are real numbers, those of least rounding first; infinity comes besides.
 const REAL: [f64; 5] = [0.0, 1.0, -1.0, 2.0, -0.5];
-/// Bringing a number of the input or output to where products read it, and back, is as much work as about this many products.
+/// Bringing a number of the input or output to where products read it, and back, is as much work as about
+/// this many products.
 const MOVED: usize = 20;
 /// Fewer products must save at least this share of a convolution's work.
 const LEAST_SAVED: f64 = 0.4;
@@ -67,8 +70,8 @@ impl Algorithm {
             y.push(powers(*point, OUTPUTS));
         }
         if pair {
-            // Powers of i have the real parts 1, 0, −1, 0 and the imaginary parts 0, 1, 0, −1. With a = a' + ia'' and
-            // b = b' + ib'', all of ab is in a'(b' − b''), (a' + a'')b' and (a'' − a')b''.
+            // Powers of i have the real parts 1, 0, −1, 0 and the imaginary parts 0, 1, 0, −1. With a = a' +
+            // ia'' and b = b' + ib'', all of ab is in a'(b' − b''), (a' + a'')b' and (a'' − a')b''.
             let part =
                 |n: usize, turn: usize| (0..n).map(|k| [1.0, 0.0, -1.0, 0.0][(k + turn) % 4]).collect();
             let mix =
@@ -78,8 +81,9 @@ impl Algorithm {
             w.extend([re.clone(), mix(&re, 1.0, &im, 1.0), mix(&re, -1.0, &im, 1.0)]);
             y.extend([mix(&y_re, 1.0, &y_im, -1.0), y_re, y_im]);
         }
-        // What the input is looked at with follows: Σ_p y[p][i]·w[p][k]·x[p][j] must be 1 where j = i + k, else 0. These
-        // are more equations than unknowns, but they have a solution, which the normal equations find.
+        // What the input is looked at with follows: Σ_p y[p][i]·w[p][k]·x[p][j] must be 1 where j = i + k,
+        // else 0. These are more equations than unknowns, but they have a solution, which the normal
+        // equations find.
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let count = w.len();
         let mut equations: Vec<Vec<f64>> =
@@ -137,8 +141,8 @@ pub(super) struct Toom {
     channels: usize,
     /// Squares of outputs, down and across.
     tiles: [usize; 2],
-    /// What the products read and write, in the kernels' terms: a position for each product of each tile, a tap for each
-    /// product of a tile, and the input's channels once for each place modulo the stride.
+    /// What the products read and write, in the kernels' terms: a position for each product of each tile, a
+    /// tap for each product of a tile, and the input's channels once for each place modulo the stride.
     pub(super) sizes: Sizes,
     pub(super) links: Links,
     pub(super) taps: Links,
@@ -153,7 +157,8 @@ struct Room {
 }
 
 impl Toom {
-    /// For a convolution that takes `pairs` products of an output's with an input's position, if there is much to save.
+    /// For a convolution that takes `pairs` products of an output's with an input's position, if there is
+    /// much to save.
     pub(super) fn new(
         config: LayerConfig,
         input: Grid,
@@ -373,7 +378,8 @@ impl Toom {
         });
     }
 
-    /// Every 32 inputs of every phase: the phase, the first of them among the layer's, and among those that products read.
+    /// Every 32 inputs of every phase: the phase, the first of them among the layer's, and among those that
+    /// products read.
     fn weight_places(&self) -> impl Iterator<Item = ([usize; 2], usize, usize)> + use<> {
         let channels = self.channels;
         let firsts = move || (0..channels).step_by(LANES);

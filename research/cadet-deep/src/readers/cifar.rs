@@ -1,4 +1,5 @@
-//! CIFAR10 as its authors hand it out: binary files of records, a label byte and 3 × 32 × 32 pixel bytes each.
+//! CIFAR10 as its authors hand it out: binary files of records, a label byte and 3 × 32 × 32 pixel bytes
+//! each.
 
 use std::fs::File;
 use std::io::Read;

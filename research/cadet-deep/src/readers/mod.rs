@@ -1,5 +1,5 @@
-//! How do the paper's datasets get in? Pictures with labels ([`cifar`], [`idx`]), feature matrices ([`npy`]) and
-//! knowledge graphs ([`triples`]), from files that are already here.
+//! How do the paper's datasets get in? Pictures with labels ([`cifar`], [`idx`]), feature matrices ([`npy`])
+//! and knowledge graphs ([`triples`]), from files that are already here.
 
 pub mod cifar;
 pub mod idx;

@@ -14,8 +14,8 @@ use super::MOST_BYTES;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Reads a matrix of numbers, a row per instance: `.npy` (floats of 2, 4 or 8 bytes, in rows), or a table (Parquet,
-/// CSV, NDJSON) with the columns `id` and `features`, a vector, in file order.
+/// Reads a matrix of numbers, a row per instance: `.npy` (floats of 2, 4 or 8 bytes, in rows), or a table
+/// (Parquet, CSV, NDJSON) with the columns `id` and `features`, a vector, in file order.
 pub fn read_matrix(path: &Path) -> Result<Instances> {
     if path.extension().is_some_and(|e| e == "npy") {
         return read_npy(path);

@@ -20,8 +20,8 @@ const PAPER: [f64; 4] = [94.28, 62.53, 55.78, 53.78];
 
 /// CSI on the active-category tasks of CIFAR10 (ResNet-18, turned images), a training for each task.
 ///
-/// Prints the AUC of each task's active classes among the test images and writes their mean, for k = 1 into raw-k1.csv. A
-/// run that was stopped goes on after its last whole epoch when it is started again.
+/// Prints the AUC of each task's active classes among the test images and writes their mean, for k = 1 into
+/// raw-k1.csv. A run that was stopped goes on after its last whole epoch when it is started again.
 ///
 /// Example: cadet-paper csi --data cifar-10 --k 1 --device cuda --out results
 #[derive(Debug, clap::Args)]

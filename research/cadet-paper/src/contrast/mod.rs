@@ -1,4 +1,5 @@
-//! Nets that learn from views of images: SimCLR's features and CSI's novelty. Both are made for a GPU (docs/devices.md).
+//! Nets that learn from views of images: SimCLR's features and CSI's novelty. Both are made for a GPU
+//! (docs/devices.md).
 
 pub(crate) mod csi;
 pub(crate) mod simclr;

@@ -14,8 +14,8 @@ use crate::output::{Bar, print};
 
 /// Learns features of CIFAR10 without its labels (SimCLR, ResNet-18).
 ///
-/// Writes train.npy and test.npy, a row of 128 numbers per image in the order of the files. A run that was stopped goes
-/// on after its last whole epoch when it is started again.
+/// Writes train.npy and test.npy, a row of 128 numbers per image in the order of the files. A run that was
+/// stopped goes on after its last whole epoch when it is started again.
 ///
 /// Example: cadet-paper simclr --data cifar-10 --out features --device cuda
 #[derive(Debug, clap::Args)]

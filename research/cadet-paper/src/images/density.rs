@@ -15,8 +15,8 @@ use super::study::Study;
 /// Few images are pulled to the population as if it had been seen this often.
 const PRIOR: f64 = 10.0;
 
-/// The means of a flow's priors lie in ± this. The paper says only that they are uniform; for k = 2 (seed 1) the validation AUC
-/// was 61.2 with 1, 69.3 with 5 and 68.1 with 10.
+/// The means of a flow's priors lie in ± this. The paper says only that they are uniform; for k = 2 (seed 1)
+/// the validation AUC was 61.2 with 1, 69.3 with 5 and 68.1 with 10.
 const MAF_PRIOR: f32 = 5.0;
 
 fn training(row: &Row, effort: Effort) -> TrainConfig {

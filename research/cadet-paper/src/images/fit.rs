@@ -76,14 +76,14 @@ impl Effort {
 const EMBEDDING: usize = 16;
 /// Components of the pseudo-label mixture.
 const PSEUDO_LABELS: usize = 10;
-/// A mixture over at most so many numbers per image, such as sketches have, knows how they go together: on CIFAR10's pixels
-/// (k = 5) the shares of its components in an audience then explain 0.44 of which categories are active, otherwise 0.35 (least
-/// squares over all training images, mean of 3 seeds).
+/// A mixture over at most so many numbers per image, such as sketches have, knows how they go together: on
+/// CIFAR10's pixels (k = 5) the shares of its components in an audience then explain 0.44 of which categories
+/// are active, otherwise 0.35 (least squares over all training images, mean of 3 seeds).
 const FULL_COVARIANCE: usize = SKETCH_WIDTH;
-/// A short ratio describes the tasks anew, this often, trained for this share of the epochs. It has met the exposures of all
-/// tasks, the pre-embedding model only those of its seed tasks. For k = 5 over pixels (seed 1), 3 epochs into the last
-/// training the held-out AUC was 0.621 from 10 seed tasks, 0.645 after one round, and the same with the first ratio trained
-/// for all 20 epochs; with labels 0.655.
+/// A short ratio describes the tasks anew, this often, trained for this share of the epochs. It has met the
+/// exposures of all tasks, the pre-embedding model only those of its seed tasks. For k = 5 over pixels (seed
+/// 1), 3 epochs into the last training the held-out AUC was 0.621 from 10 seed tasks, 0.645 after one round,
+/// and the same with the first ratio trained for all 20 epochs; with labels 0.655.
 const RELEARN_ROUNDS: usize = 2;
 const RELEARN_SHARE: f64 = 0.3;
 /// Held-out pairs that choose the best epoch.
@@ -137,7 +137,8 @@ impl Pixels {
     pub const USUAL: Pixels =
         Pixels { task_rate: 1.0, batch: 256, embedding: EMBEDDING, axes: Axes::Principal };
 
-    /// What tells a model from the usual one: a ratio whose embeddings start so, or a pre-embedding model (`None`).
+    /// What tells a model from the usual one: a ratio whose embeddings start so, or a pre-embedding model
+    /// (`None`).
     pub fn suffix(self, init: Option<Init>) -> String {
         let usual = Self::USUAL;
         let mut text = String::new();
@@ -178,7 +179,8 @@ pub(crate) struct Fitted {
     /// Scores of these images for tasks whose audiences are these exposures.
     pub score: Score,
     pub epochs: [usize; 2],
-    /// How well the embeddings of one ratio for all tell which categories are active, before and after training.
+    /// How well the embeddings of one ratio for all tell which categories are active, before and after
+    /// training.
     pub explained: Option<[f64; 2]>,
 }
 
@@ -253,7 +255,8 @@ impl Watch for Keeper<'_> {
     }
 }
 
-/// Fits a row, for its own tasks and, where `others` are asked for and it is one ratio for all, for tasks that it never met.
+/// Fits a row, for its own tasks and, where `others` are asked for and it is one ratio for all, for tasks
+/// that it never met.
 pub(crate) fn fit(study: &Study, split: &Split, row: &Row, others: bool, work: &Work<'_>) -> Result<Fitted> {
     if row.mode == Mode::Separate {
         split.tasks.check_audiences(&(0..split.tasks.len()).collect::<Vec<_>>(), &split.train, 1)?;
@@ -286,8 +289,9 @@ fn net(study: &Study, negatives: Negatives) -> DeepConfig {
     DeepConfig { negatives, ..config }
 }
 
-/// The net of one task. Over features few images are learned by heart, unless the net is linear: for k = 2, 3 and 4 the
-/// validation AUC rose from 96.4, 90.2 and 82.7 to 97.2, 94.3 and 89.9 (seed 1). For k = 1 it fell from 99.3 to 98.9.
+/// The net of one task. Over features few images are learned by heart, unless the net is linear: for k = 2, 3
+/// and 4 the validation AUC rose from 96.4, 90.2 and 82.7 to 97.2, 94.3 and 89.9 (seed 1). For k = 1 it fell
+/// from 99.3 to 98.9.
 fn separate_net(study: &Study, row: &Row) -> (DeepConfig, SeparateSteps) {
     let usual = net(study, Negatives::Population);
     match (study.input, row.k) {
@@ -310,15 +314,17 @@ struct SeparateSteps {
 /// How ratios are trained.
 fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
     let effort = work.effort;
-    // Chosen on validation images. Over features, a few large steps: longer training learns the exposures by heart.
+    // Chosen on validation images. Over features, a few large steps: longer training learns the exposures by
+    // heart.
     let (epochs, learning_rate) = match study.input {
         Input::Raw => (effort.raw_epochs, 1e-3),
         Input::Features => (effort.feature_epochs, 5e-3),
     };
-    // Embeddings that start at random have a long way to go. Over pixels, larger steps bring them there: after 5 epochs of
-    // k = 2 (seed 1) the held-out AUC was 0.824 with ten times the net's, and 0.790 with the same. Those that are learned again
-    // may find what the first did not have: 6 epochs from 10 seed tasks (k = 5) gave 0.652 and 0.639. Over features epochs
-    // are cheap, so net and embeddings move by turns, for longer.
+    // Embeddings that start at random have a long way to go. Over pixels, larger steps bring them there:
+    // after 5 epochs of k = 2 (seed 1) the held-out AUC was 0.824 with ten times the net's, and 0.790 with
+    // the same. Those that are learned again may find what the first did not have: 6 epochs from 10 seed
+    // tasks (k = 5) gave 0.652 and 0.639. Over features epochs are cheap, so net and embeddings move by
+    // turns, for longer.
     let (update, epochs, task_rate) = match (row.init, study.input) {
         (Some(Init::Random | Init::Relearned10 | Init::Relearned64), Input::Raw) => {
             (Update::Joint, epochs, 10.0)
@@ -327,8 +333,9 @@ fn training(study: &Study, row: &Row, work: &Work<'_>) -> TrainConfig {
         (Some(Init::Random), Input::Features) => (Update::Alternate, 4 * epochs, 1.0),
         _ => (Update::Joint, epochs, 1.0),
     };
-    // Held-out exposures tell epochs over pixels apart too coarsely: of 10 epochs over MNIST (k = 4 and 5, 64 seed tasks, seed
-    // 1) their AUC chose the fourth, whose AUC of validation images was 99.89 and 99.78; that of the last was 99.95 and 99.93.
+    // Held-out exposures tell epochs over pixels apart too coarsely: of 10 epochs over MNIST (k = 4 and 5, 64
+    // seed tasks, seed 1) their AUC chose the fourth, whose AUC of validation images was 99.89 and 99.78;
+    // that of the last was 99.95 and 99.93.
     let select = match study.input {
         Input::Raw => Select::Last,
         Input::Features => Select::Auc,

@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// The folder of CIFAR10's binary files (data_batch_1.bin …), or of MNIST's idx files for `mnist`.
     #[arg(long, value_name = "DIR", required_unless_present = "smoke", conflicts_with = "smoke")]
     data: Option<PathBuf>,
-    /// A folder of features of the same images in the same order: train and test, each .npy or a table with the columns
-    /// id and features.
+    /// A folder of features of the same images in the same order: train and test, each .npy or a table with
+    /// the columns id and features.
     #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
     features: Option<PathBuf>,
     /// Where results are written [default: research/results and the name of the table; with --smoke nowhere].
@@ -66,27 +66,30 @@ pub(crate) struct Args {
     /// Whom a positive of the conditional ratio is compared with.
     #[arg(long, value_enum, default_value = "batch")]
     negatives: Against,
-    /// Scores an image by the mean over itself and its mirror image, where a ratio sees CIFAR10's pixels; the paper says
-    /// nothing of the kind.
+    /// Scores an image by the mean over itself and its mirror image, where a ratio sees CIFAR10's pixels; the
+    /// paper says nothing of the kind.
     #[arg(long)]
     mirror: bool,
-    /// The steps of embeddings that start learned or from pseudo-labels, relative to the net's, where a ratio sees pixels.
+    /// The steps of embeddings that start learned or from pseudo-labels, relative to the net's, where a ratio
+    /// sees pixels.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = positive)]
     task_rate: f32,
     /// Positives per step, where a ratio sees pixels; its pre-embedding model takes as many.
     #[arg(long, value_name = "N", default_value_t = Pixels::USUAL.batch as u64, value_parser = clap::value_parser!(u64).range(2..=65_536))]
     batch: u64,
-    /// Numbers per task embedding, where a ratio sees pixels; the paper has as many as categories, or as seed tasks.
+    /// Numbers per task embedding, where a ratio sees pixels; the paper has as many as categories, or as seed
+    /// tasks.
     #[arg(long, value_name = "N", default_value_t = Pixels::USUAL.embedding as u64, value_parser = clap::value_parser!(u64).range(1..=1024))]
     embedding: u64,
     /// What a learned embedding is made of, where a ratio sees pixels.
     #[arg(long, value_enum, default_value = "principal")]
     axes: Axes,
-    /// Epochs over pixels; the paper has 300. A pre-embedding model has 30 at most: it soon knows its images by heart.
+    /// Epochs over pixels; the paper has 300. A pre-embedding model has 30 at most: it soon knows its images
+    /// by heart.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     epochs: Option<u64>,
-    /// Epochs of Deep SVDD's autoencoder, and of Deep SVDD; 350,150 originally [default: 10,15]. With fewer of its own its
-    /// steps are as much larger, up to ten times.
+    /// Epochs of Deep SVDD's autoencoder, and of Deep SVDD; 350,150 originally [default: 10,15]. With fewer
+    /// of its own its steps are as much larger, up to ten times.
     #[arg(long, value_name = "N,N", value_parser = pair)]
     svdd_epochs: Option<[usize; 2]>,
     /// Threads.
@@ -121,8 +124,8 @@ fn pair(text: &str) -> std::result::Result<[usize; 2], String> {
 pub(crate) enum Axes {
     /// The principal axes of the heads' mean responses.
     Principal,
-    /// The axes of the trunk's means along which tasks differ most, measured by how far images differ: what is no chance
-    /// comes first.
+    /// The axes of the trunk's means along which tasks differ most, measured by how far images differ: what
+    /// is no chance comes first.
     Discriminant,
 }
 
@@ -366,7 +369,8 @@ impl Args {
         }
     }
 
-    /// The first flag that is set though no ratio over pixels starts in a way that it is for, and what it is for.
+    /// The first flag that is set though no ratio over pixels starts in a way that it is for, and what it is
+    /// for.
     fn unusual(&self, starts: &[Init]) -> Option<(&'static str, &'static str)> {
         let (asked, usual) = (self.pixels(), Pixels::USUAL);
         let there = |is_for: fn(Init) -> bool| starts.iter().any(|init| is_for(*init));

@@ -85,8 +85,8 @@ impl Init {
         !matches!(self, Init::Relearned10 | Init::Relearned64)
     }
 
-    /// Whether `--task-rate` says how fast they move: random ones and those that are learned again have a rate of their
-    /// own, and labels are where they should be.
+    /// Whether `--task-rate` says how fast they move: random ones and those that are learned again have a
+    /// rate of their own, and labels are where they should be.
     pub fn has_rate(self) -> bool {
         matches!(self, Init::Pseudo | Init::Learned10 | Init::Learned64)
     }
@@ -145,8 +145,8 @@ pub(crate) struct Outcome {
     pub seconds: f64,
     /// The epoch that was kept, of how many; 0 of 0 where many models were fitted.
     pub epochs: [usize; 2],
-    /// How well the embeddings of one ratio for all tell which categories are active, before and after training. Journals
-    /// of before do not have it.
+    /// How well the embeddings of one ratio for all tell which categories are active, before and after
+    /// training. Journals of before do not have it.
     pub explained: Option<[f64; 2]>,
 }
 

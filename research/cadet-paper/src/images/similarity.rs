@@ -1,4 +1,5 @@
-//! The similarity figure: do tasks that share categories look alike to a pre-embedding model that never saw them?
+//! The similarity figure: do tasks that share categories look alike to a pre-embedding model that never saw
+//! them?
 
 use std::fmt::Write as _;
 

@@ -11,8 +11,8 @@ use cadet::rng::{Purpose, Rng};
 const EACH: usize = 12;
 const CATEGORIES: usize = 10;
 
-/// Writes CIFAR10's binary files and MNIST's idx files into one folder, with features beside them: a category is a
-/// bright square in a place of its own.
+/// Writes CIFAR10's binary files and MNIST's idx files into one folder, with features beside them: a category
+/// is a bright square in a place of its own.
 pub(super) fn write(folder: &Path) -> Result<()> {
     let mut rng = Rng::at(1, Purpose::World, [10, 0]);
     let mut picture = |category: usize, channels: usize, side: usize| -> Vec<u8> {

@@ -31,7 +31,8 @@ pub(crate) struct Study {
     pub dataset: &'static str,
     pub input: Input,
     pub x: Instances,
-    /// Mean and spread of each colour before they were brought to 0 and 1; colours stand together within a place.
+    /// Mean and spread of each colour before they were brought to 0 and 1; colours stand together within a
+    /// place.
     pub colours: Vec<(f64, f64)>,
     pub labels: Vec<u8>,
     pub categories: usize,
@@ -49,8 +50,8 @@ const SKETCH_SIDE: usize = 8;
 pub(super) const SKETCH_WIDTH: usize = 32;
 
 impl Study {
-    /// Pixels, each colour brought to mean 0 and spread 1 on the images to learn from. Pseudo-labels come from
-    /// `features` where they are given, otherwise from the principal axes of coarse pixels.
+    /// Pixels, each colour brought to mean 0 and spread 1 on the images to learn from. Pseudo-labels come
+    /// from `features` where they are given, otherwise from the principal axes of coarse pixels.
     pub fn of_pixels(dataset: &'static str, set: &ImageSet, features: Option<&Instances>) -> Result<Self> {
         let channels = set.train.channels;
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
@@ -133,7 +134,8 @@ impl Labels {
     }
 }
 
-/// Reads `train` and `test` from a folder, each `.npy` or a table with a vector column, and checks their sizes.
+/// Reads `train` and `test` from a folder, each `.npy` or a table with a vector column, and checks their
+/// sizes.
 pub(crate) fn read_features(folder: &Path, labels: &Labels) -> Result<(Instances, Instances)> {
     let read = |name: &str, expected: usize| -> Result<Instances> {
         let candidates = ["npy", "parquet", "ndjson"].map(|e| folder.join(format!("{name}.{e}")));
@@ -226,7 +228,8 @@ mod tests {
             let square = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
             assert!(mean.abs() < 1e-3 && (square - 1.0).abs() < 1e-3);
         }
-        // The same picture in both parts looks the same, and green (the second plane) stands second in a place.
+        // The same picture in both parts looks the same, and green (the second plane) stands second in a
+        // place.
         assert_eq!(study.x.row(0), study.x.row(20));
         let (a, b) = (set.train.picture(0)[1024], set.train.picture(0)[1025]);
         assert_eq!(a < b, study.x.row(0)[1] < study.x.row(0)[4]);

@@ -15,7 +15,8 @@ use crate::output::{command, machine, today};
 /// The paper's figures: dataset, method, mode, start, input, k, k tested with, AUC × 100.
 type Published = (&'static str, &'static str, &'static str, &'static str, &'static [(usize, usize, f64)]);
 
-/// Table 2. The ratio over pixels in the conditional half stands one column too far left in the paper: its k is 2 to 5.
+/// Table 2. The ratio over pixels in the conditional half stands one column too far left in the paper: its k
+/// is 2 to 5.
 const TABLE2: [Published; 8] = [
     (
         "gaussian",

@@ -23,8 +23,8 @@ pub(super) fn rate(epochs: usize) -> f64 {
 /// The share of images that its soft objective leaves outside.
 const NU: f32 = 0.1;
 
-/// A net for each task that draws its images to a centre, pretrained by an autoencoder. It has no anomalies to choose an
-/// epoch by, so the last one is kept.
+/// A net for each task that draws its images to a centre, pretrained by an autoencoder. It has no anomalies
+/// to choose an epoch by, so the last one is kept.
 pub(super) fn fit(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> Result<Fitted> {
     let images = measured(study, split);
     let [first, second] = work.effort.svdd_epochs;
@@ -73,8 +73,8 @@ pub(super) fn fit(study: &Study, split: &Split, row: &Row, work: &Work<'_>) -> R
     Ok(Fitted { epochs: [second; 2], explained: None, score: looked_up(images, scores) })
 }
 
-/// Pixels as Deep SVDD takes them: each image with mean 0 and mean size 1, then all of them by the least and the largest
-/// number of the nominal ones.
+/// Pixels as Deep SVDD takes them: each image with mean 0 and mean size 1, then all of them by the least and
+/// the largest number of the nominal ones.
 fn contrast_normalised(study: &Study, nominal: &[u32]) -> Result<Instances> {
     let mut x = study.x.clone();
     let (width, channels) = (x.width(), study.colours.len());

@@ -71,9 +71,10 @@ impl ActiveTasks {
         Ok(())
     }
 
-    /// How well embeddings tell which categories are active: the share of their variance over all tasks that is linear in
-    /// the embeddings, beyond what numbers that know nothing have by chance: those have 0 on average, and all have 1 who
-    /// know all. None where there are hardly more tasks than numbers: then chance tells everything.
+    /// How well embeddings tell which categories are active: the share of their variance over all tasks that
+    /// is linear in the embeddings, beyond what numbers that know nothing have by chance: those have 0 on
+    /// average, and all have 1 who know all. None where there are hardly more tasks than numbers: then chance
+    /// tells everything.
     pub fn explained(&self, embeddings: &TaskEmbeddings) -> Result<Option<f64>> {
         anyhow::ensure!(embeddings.len() == self.len(), "an embedding for every task is needed");
         let centred = |value: &dyn Fn(usize) -> f64| -> Vec<f64> {
@@ -84,7 +85,8 @@ impl ActiveTasks {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let mut columns: Vec<Vec<f64>> =
             (0..embeddings.width()).map(|i| centred(&|t| f64::from(embeddings.row(t as u32)[i]))).collect();
-        // Orthonormal axes of what the embeddings hold, by Gram and Schmidt; what is small beside the rest is rounding.
+        // Orthonormal axes of what the embeddings hold, by Gram and Schmidt; what is small beside the rest is
+        // rounding.
         let largest = columns.iter().map(|c| dot(c, c)).fold(0.0, f64::max);
         let mut axes: Vec<Vec<f64>> = Vec::new();
         for mut column in columns.drain(..) {
@@ -123,7 +125,8 @@ impl ActiveTasks {
         Ok(builder.build(self.len(), images)?)
     }
 
-    /// The AUC of active categories against the rest, mean over tasks; `scores` holds a row of images per task.
+    /// The AUC of active categories against the rest, mean over tasks; `scores` holds a row of images per
+    /// task.
     pub fn auc(&self, labels: &[u8], scores: &[f32]) -> Result<f64> {
         anyhow::ensure!(
             scores.len() == self.len() * labels.len(),
@@ -193,7 +196,8 @@ mod tests {
         // The tenth category follows from the other nine, and mixing them up loses nothing.
         assert!((of(9, &active) - 1.0).abs() < 1e-9);
         assert!((of(10, &|t, i| 3.0 * active(t, i) - active(t, (i + 1) % 10) + 7.0) - 1.0).abs() < 1e-6);
-        // Any two categories of ten are correlated by -1/9. What is rounding beside another number does not count.
+        // Any two categories of ten are correlated by -1/9. What is rounding beside another number does not
+        // count.
         let one = 1.0 - (1.0 - (1.0 + 9.0 / 81.0) / 10.0) * 251.0 / 250.0;
         assert!((of(1, &active) - one).abs() < 1e-9);
         assert!((of(2, &|t, i| [1.0, 1e-8][i] * active(t, i)) - one).abs() < 1e-9);

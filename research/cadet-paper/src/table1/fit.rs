@@ -114,7 +114,8 @@ impl Method {
         }
     }
 
-    /// Whether it is a ratio of the features in question, however trained: the paper's figures for its ratio stand beside it.
+    /// Whether it is a ratio of the features in question, however trained: the paper's figures for its ratio
+    /// stand beside it.
     pub fn is_ratio(self) -> bool {
         use Method::{Ensemble, NoDropout, OneRate, Ratio, Uniform};
         matches!(self, Ratio | NoDropout | OneRate | Uniform | Ensemble)
@@ -163,8 +164,9 @@ impl Effort {
     pub const SMOKE: Effort = Effort { epochs: 2, gaussian_epochs: 1, maf_epochs: 1, maf_hidden: 8 };
 }
 
-/// The paper's net and batch, with a quarter of the epochs at ten times the rate. Embeddings that do not come from
-/// audiences (random ones, and a graph's) get ten times the net's rate, or most films would hardly leave where they started.
+/// The paper's net and batch, with a quarter of the epochs at ten times the rate. Embeddings that do not come
+/// from audiences (random ones, and a graph's) get ten times the net's rate, or most films would hardly leave
+/// where they started.
 pub(crate) fn settings(method: Method, init: Init, seed: u64, effort: Effort) -> Settings {
     let at = |share: usize| (effort.epochs * share / 6).max(1);
     let paper = Settings {

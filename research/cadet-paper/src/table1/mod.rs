@@ -40,7 +40,8 @@ use study::{LabelColumn, LabelName, Study};
 
 /// The MovieLens study: every row of Table 1, the checks behind it, and why rows differ.
 ///
-/// Writes raw.csv, summary.md and plots. A run that was stopped goes on where it stood when it is started again.
+/// Writes raw.csv, summary.md and plots. A run that was stopped goes on where it stood when it is started
+/// again.
 ///
 /// Example: cadet-paper table1 --data ml-1m --kg ml-1m-kg --out results
 #[derive(Debug, clap::Args)]
@@ -48,8 +49,8 @@ pub(crate) struct Args {
     /// The folder of MovieLens 1M (ratings.dat, users.dat, movies.dat).
     #[arg(long, value_name = "DIR", required_unless_present = "smoke", conflicts_with = "smoke")]
     data: Option<PathBuf>,
-    /// The folder of its knowledge graph (kg_final.txt, e_map.txt, r_map.txt, i2kg_map.txt); without it there are no
-    /// graph rows.
+    /// The folder of its knowledge graph (kg_final.txt, e_map.txt, r_map.txt, i2kg_map.txt); without it there
+    /// are no graph rows.
     #[arg(long, value_name = "DIR", conflicts_with = "smoke")]
     kg: Option<PathBuf>,
     /// Where results are written [default: research/results/table1; with --smoke nowhere].
@@ -73,7 +74,8 @@ pub(crate) struct Args {
     /// Splits of the ablations; 0 leaves them out.
     #[arg(long, value_name = "N", default_value_t = 3)]
     ablation_splits: u64,
-    /// Whom figures are measured on; settings are chosen on validation users, without the checks of the parts.
+    /// Whom figures are measured on; settings are chosen on validation users, without the checks of the
+    /// parts.
     #[arg(long, value_name = "WHO", default_value = "test")]
     on: On,
     /// Splits worked on at a time, a thread each.
@@ -277,7 +279,8 @@ impl Run<'_> {
         })
     }
 
-    /// The features that `cadet train` would learn, from the exposures of training users and what the others show.
+    /// The features that `cadet train` would learn, from the exposures of training users and what the others
+    /// show.
     fn factors(&self, split: &Split) -> Result<Instances> {
         self.stage("factorisation", || {
             let parts = &split.parts;

@@ -80,7 +80,8 @@ pub(crate) struct SizeFigure {
     pub auc: f64,
 }
 
-/// Films that have enough exposures and, of those, the half whose audience is the least evenly spread over a label.
+/// Films that have enough exposures and, of those, the half whose audience is the least evenly spread over a
+/// label.
 pub(crate) fn tasks_for(exposures: &Exposures, label: &LabelColumn, least: usize) -> Vec<TaskId> {
     let mut tasks: Vec<(f64, TaskId)> = exposures
         .audiences()
@@ -102,7 +103,8 @@ pub(crate) fn tasks_for(exposures: &Exposures, label: &LabelColumn, least: usize
     tasks.into_iter().map(|(_, task)| task).collect()
 }
 
-/// AUC of nominal against anomalous test users, mean over the films of a label, by both rules and both thresholds.
+/// AUC of nominal against anomalous test users, mean over the films of a label, by both rules and both
+/// thresholds.
 pub(crate) fn label_figures(
     study: &Study,
     split: &Split,

@@ -1,5 +1,5 @@
-//! One model for each film, for reference: a Gaussian, a mixture of Gaussians, a kernel density estimate. And one for
-//! all films.
+//! One model for each film, for reference: a Gaussian, a mixture of Gaussians, a kernel density estimate. And
+//! one for all films.
 
 use anyhow::Result;
 use cadet::learn::features::mixture::{MixtureConfig, Moments};
@@ -52,9 +52,9 @@ fn population(split: &Split, x: &Instances) -> Result<Vec<f32>> {
     Ok(scores.repeat(split.trained.len()))
 }
 
-/// Gaussian kernels around the members of an audience, as wide as a feature varies between users (the median squared
-/// distance over the number of features): with 100 features a soft nearest neighbour. What is the same for all films is
-/// worked out once.
+/// Gaussian kernels around the members of an audience, as wide as a feature varies between users (the median
+/// squared distance over the number of features): with 100 features a soft nearest neighbour. What is the
+/// same for all films is worked out once.
 fn kernel_density(split: &Split, x: &Instances) -> Vec<f32> {
     let train = split.parts.members(Part::Train);
     let mut place = vec![usize::MAX; x.len()];

@@ -1,4 +1,5 @@
-//! A generated folder in the shape of MovieLens and its knowledge graph: small, invented, and with something to learn.
+//! A generated folder in the shape of MovieLens and its knowledge graph: small, invented, and with something
+//! to learn.
 
 use std::fmt::Write as _;
 use std::path::Path;

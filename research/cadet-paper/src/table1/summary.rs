@@ -26,7 +26,8 @@ const PAPER: [(&str, &str, f64, f64); 6] = [
     ("ratio", "histogram", 82.6, 73.4),
 ];
 
-/// The paper's figures for age and occupation beside a row; those of its ratio stand beside every way to train one.
+/// The paper's figures for age and occupation beside a row; those of its ratio stand beside every way to
+/// train one.
 pub(super) fn published(method: &str, init: &str) -> Option<(f64, f64)> {
     let of = if ratios().any(|ratio| ratio == method) { "ratio" } else { method };
     PAPER.iter().find(|(m, i, ..)| (*m, *i) == (of, init)).map(|(_, _, age, occupation)| (*age, *occupation))

@@ -1,4 +1,5 @@
-//! Along which axes do items' audiences lie apart, and where does each item stand on them? A closed form: no net, no steps.
+//! Along which axes do items' audiences lie apart, and where does each item stand on them? A closed form: no
+//! net, no steps.
 //!
 //! ```text
 //! φ(x)  the features, and how much x belongs to each of a few kinds of users; whitened over the exposures
@@ -8,9 +9,10 @@
 //! g_t(x) = e_t·z(x) - log Σ_s m_s exp(e_s·z(x))
 //! ```
 //!
-//! `λ_c` is how much of axis `c` two disjoint sets of users agree on, by folds: axes that only chance drew are dropped, and
-//! an item with few exposures stays near the middle. The ratio net learns what `g` leaves over. While it is trained, an item
-//! stands for a user where the *other* folds put it: no exposure speaks for itself.
+//! `λ_c` is how much of axis `c` two disjoint sets of users agree on, by folds: axes that only chance drew
+//! are dropped, and an item with few exposures stays near the middle. The ratio net learns what `g` leaves
+//! over. While it is trained, an item stands for a user where the *other* folds put it: no exposure speaks
+//! for itself.
 
 use rayon::prelude::*;
 
@@ -38,7 +40,8 @@ const MOST_PAIRS: f64 = 200.0;
 const CERTAIN: f64 = 3.0;
 /// Items that axes are learned from.
 const MOST_ITEMS: usize = 20_000;
-/// Items that have to be there: axes are what many of them share, and a net learns a few well enough on its own.
+/// Items that have to be there: axes are what many of them share, and a net learns a few well enough on its
+/// own.
 const LEAST_ITEMS: usize = 8;
 /// Widest description that axes are looked for in: the work grows with its cube.
 const MOST_WIDTH: usize = 160;
@@ -155,8 +158,8 @@ impl Axes {
         row.extend(self.map.chunks_exact(self.mean.len()).map(along));
     }
 
-    /// What each feature adds on the straight way between two rows of features to a sum over the axes with these weights:
-    /// integrated gradients.
+    /// What each feature adds on the straight way between two rows of features to a sum over the axes with
+    /// these weights: integrated gradients.
     pub(crate) fn credit(&self, from: &[f64], to: &[f64], weights: &[f64]) -> Vec<f64> {
         const STEPS: usize = 128;
         let width = self.mean.len();
@@ -229,7 +232,8 @@ fn activity(train: &Exposures) -> Vec<f64> {
     weights
 }
 
-/// Mean, and the map (columns × width) to axes of spread 1 over the exposures; axes without any spread are left out.
+/// Mean, and the map (columns × width) to axes of spread 1 over the exposures; axes without any spread are
+/// left out.
 fn whiten(phi: &Instances, train: &Exposures) -> (Vec<f64>, Vec<f64>, usize) {
     let (n, weights) = (phi.width(), activity(train));
     let total: f64 = weights.iter().sum();
@@ -324,7 +328,8 @@ impl Sample {
         both
     }
 
-    /// How far the members inside a fold agree with the others along each axis: Σ of products of means, and Σ of weights.
+    /// How far the members inside a fold agree with the others along each axis: Σ of products of means, and Σ
+    /// of weights.
     fn agreement(&self, z: &[f64], n: usize, axes: &[f64], inside: impl Fn(u32) -> bool) -> Vec<(f64, f64)> {
         let count = axes.len() / n;
         let mut found = vec![(0.0, 0.0); count];

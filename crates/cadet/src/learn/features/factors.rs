@@ -2,8 +2,9 @@
 //!
 //! The item vectors are the leading singular vectors of the exposure matrix with both degrees divided out,
 //! `Du^-½ A Di^-½`, found by randomised subspace iteration over its sparse rows; the first one, which only
-//! says how large items and users are, is dropped (this is correspondence analysis). Every factor has variance 1 over
-//! the exposures. A user that was not there is folded in from its own exposures with the item side as it is.
+//! says how large items and users are, is dropped (this is correspondence analysis). Every factor has
+//! variance 1 over the exposures. A user that was not there is folded in from its own exposures with the item
+//! side as it is.
 
 use rayon::prelude::*;
 
@@ -14,14 +15,14 @@ use crate::log::instances::Instances;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
-/// At most so many passes over the matrix in each direction, and the change of a singular value that ends them: the
-/// spectrum of a sparse log is flat, so its leading vectors take a while to stand still.
+/// At most so many passes over the matrix in each direction, and the change of a singular value that ends
+/// them: the spectrum of a sparse log is flat, so its leading vectors take a while to stand still.
 const PASSES: usize = 16;
 const STILL: f64 = 2e-3;
 /// Vectors beyond those asked for, which the iteration needs to find the last ones.
 const SPARE: usize = 8;
-/// A user with few exposures is pulled to the middle as if it had seen this much of everything, where the log was not
-/// asked how much one exposure says.
+/// A user with few exposures is pulled to the middle as if it had seen this much of everything, where the log
+/// was not asked how much one exposure says.
 pub const PRIOR: f32 = 3.0;
 
 /// Item vectors, and how users are made of them: `x = Σ w·v / (Σ w + prior)`.
@@ -44,7 +45,8 @@ impl Factors {
         Ok(Self { width, items, prior })
     }
 
-    /// The leading factors alone, and how much of everything a user is taken to have seen beside its exposures.
+    /// The leading factors alone, and how much of everything a user is taken to have seen beside its
+    /// exposures.
     pub fn narrowed(&self, width: usize, prior: f32) -> Result<Self> {
         let width = width.clamp(1, self.width);
         let items = self.items.chunks_exact(self.width).flat_map(|row| &row[..width]).copied().collect();
@@ -105,7 +107,8 @@ impl Factors {
             let mut users = product(&by_user, &user_scale, &item_scale, &items, k);
             orthonormalise(&mut users, k);
             items = product(exposures, &item_scale, &user_scale, &users, k);
-            // items = Aᵀ·Q with Q orthonormal: its right singular vectors turn it into the singular vectors of A.
+            // items = Aᵀ·Q with Q orthonormal: its right singular vectors turn it into the singular vectors
+            // of A.
             let (found, axes) = eigen_symmetric(&gram(&items, k), k);
             let change = |(new, old): (&f64, &f64)| (new - old).abs() / new.max(1e-12);
             let moved = found.iter().zip(&values).take(width + 1).map(change).fold(0.0, f64::max);
@@ -130,8 +133,8 @@ impl Factors {
         Self::new(width, out, PRIOR)
     }
 
-    /// What each item brings to the features of a user who saw these items with these weights; together they are what
-    /// [`Factors::fold_in`] makes of them.
+    /// What each item brings to the features of a user who saw these items with these weights; together they
+    /// are what [`Factors::fold_in`] makes of them.
     pub fn shares(&self, seen: &[(TaskId, f32)]) -> Vec<(TaskId, Vec<f64>)> {
         let known = || seen.iter().filter_map(|(task, weight)| Some((*task, *weight, self.vector(task.0)?)));
         let mass = f64::from(self.prior) + known().map(|(_, weight, _)| f64::from(weight)).sum::<f64>();
@@ -146,8 +149,8 @@ impl Factors {
         Ok(self.fold_in_rows(&exposures.transposed())?.0)
     }
 
-    /// The features of every row of exposures that are transposed (a row for each instance, holding tasks), and how much
-    /// each of them rests on, Σ w.
+    /// The features of every row of exposures that are transposed (a row for each instance, holding tasks),
+    /// and how much each of them rests on, Σ w.
     pub fn fold_in_rows(&self, by_instance: &Exposures) -> Result<(Instances, Vec<f32>)> {
         let count = by_instance.task_count();
         let (mut rows, mut masses) = (vec![0.0f32; count * self.width], vec![0.0f32; count]);
@@ -159,8 +162,8 @@ impl Factors {
         Ok((Instances::new(self.width, rows)?, masses))
     }
 
-    /// Takes one exposure out of the features of a user that rest on `mass` exposures: `(S - w·v)/(n - w + prior)`.
-    /// `false` where the item is in no user's features.
+    /// Takes one exposure out of the features of a user that rest on `mass` exposures: `(S - w·v)/(n - w +
+    /// prior)`. `false` where the item is in no user's features.
     pub fn take_out(&self, row: &mut [f32], mass: f32, task: TaskId, weight: f32) -> bool {
         let Some(vector) = self.vector(task.0) else { return false };
         let (whole, left) = (mass + self.prior, (mass - weight).max(0.0) + self.prior);

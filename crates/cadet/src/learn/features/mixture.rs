@@ -1,5 +1,5 @@
-//! Which kinds of instances are there? A mixture of Gaussians, fitted by expectation maximisation. With one component it
-//! is a Gaussian.
+//! Which kinds of instances are there? A mixture of Gaussians, fitted by expectation maximisation. With one
+//! component it is a Gaussian.
 
 use crate::linalg::eigen_symmetric;
 use crate::log::instances::Instances;
@@ -76,7 +76,8 @@ impl MixtureConfig {
         };
         for _ in 0..k {
             let row = x.row(rows[rng.below(rows.len())]);
-            // Between the population and a row at random: far enough apart to part, near enough to share rows.
+            // Between the population and a row at random: far enough apart to part, near enough to share
+            // rows.
             mixture.means.extend(row.iter().zip(&population.mean).map(|(v, m)| 0.5 * (f64::from(*v) + m)));
         }
         mixture.complete();
@@ -104,7 +105,8 @@ impl MixtureConfig {
     }
 }
 
-/// What a component has of the rows: their mass, sums, and sums of squares (of products, where covariances are full).
+/// What a component has of the rows: their mass, sums, and sums of squares (of products, where covariances
+/// are full).
 #[derive(Debug, Clone)]
 struct Sums {
     mass: f64,
@@ -254,8 +256,8 @@ impl Mixture {
         out.extend(parts.iter().map(|p| *p as f32));
     }
 
-    /// The slopes of a weighted sum of a row's memberships by each of its features, where components know their features
-    /// one by one.
+    /// The slopes of a weighted sum of a row's memberships by each of its features, where components know
+    /// their features one by one.
     pub(crate) fn slopes(&self, row: &[f32], weights: &[f64]) -> Vec<f64> {
         let mut parts = vec![0.0; self.len()];
         self.parts(row, &mut parts);

@@ -1,7 +1,7 @@
 //! What is known about users and items where nobody says?
 //!
-//! [`factors`] makes users' features of the exposures alone, [`mixture`] finds kinds of users. [`Standard`] brings any
-//! features to the same scale.
+//! [`factors`] makes users' features of the exposures alone, [`mixture`] finds kinds of users. [`Standard`]
+//! brings any features to the same scale.
 
 pub mod axes;
 pub mod factors;
@@ -17,8 +17,8 @@ use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::{Error, Result};
 
-/// Brings raw features to the net: shifts and scales each to mean 0 and spread 1 over the instances trained on, and puts
-/// behind them where the instance stands on the axes along which audiences differ.
+/// Brings raw features to the net: shifts and scales each to mean 0 and spread 1 over the instances trained
+/// on, and puts behind them where the instance stands on the axes along which audiences differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standard {
     /// Subtracted.
@@ -73,8 +73,8 @@ impl Standard {
         }
     }
 
-    /// Adds the row of a user that rests on `mass` exposures as it would be without one of them; `false` where the item
-    /// is in no user's features.
+    /// Adds the row of a user that rests on `mass` exposures as it would be without one of them; `false`
+    /// where the item is in no user's features.
     pub(crate) fn without(
         &self,
         factors: &Factors,

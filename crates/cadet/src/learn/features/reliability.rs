@@ -1,9 +1,10 @@
 //! How much does one exposure say about a user, and which factors of a log are real?
 //!
-//! A user's exposures are split by coin into two halves, A and B, and folded in with item vectors that were learned from
-//! *other* users. If a factor is real, the two halves agree: `τ = E[x_A·x_B]` is the variance of users along it, where one
-//! exposure has variance 1. A factor without a user behind it has τ = 0, however large it looks in the log it was learned
-//! from. A mean over n exposures is then best shrunk by `n/(n + k)` with `k = (1-τ)/τ`.
+//! A user's exposures are split by coin into two halves, A and B, and folded in with item vectors that were
+//! learned from *other* users. If a factor is real, the two halves agree: `τ = E[x_A·x_B]` is the variance of
+//! users along it, where one exposure has variance 1. A factor without a user behind it has τ = 0, however
+//! large it looks in the log it was learned from. A mean over n exposures is then best shrunk by `n/(n + k)`
+//! with `k = (1-τ)/τ`.
 
 use crate::learn::features::Factors;
 use crate::learn::trainer::Watch;
@@ -63,7 +64,8 @@ impl Reliability {
         let kept = tried.iter().rposition(|(_, z)| *z > CERTAIN).map_or(0, |c| c + 1);
         let real = tried[..kept].iter().filter(|(_, z)| *z > CERTAIN);
         let k = real.map(|(tau, _)| (1.0 - tau) / tau).fold(f64::INFINITY, f64::min);
-        // The strongest factor's k serves all of them, and half of it: weaker factors were better off with less.
+        // The strongest factor's k serves all of them, and half of it: weaker factors were better off with
+        // less.
         let prior = if k.is_finite() { (0.5 * k).max(0.05) as f32 } else { super::factors::PRIOR };
         Ok(Self { factors: kept, prior, tried })
     }

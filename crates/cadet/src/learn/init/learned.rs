@@ -1,8 +1,9 @@
 //! Learned embeddings, section 4 of the paper: train the pre-embedding model on `M0` seed tasks, average its
 //! responses over every task's audience, and map the averages to the embeddings' width.
 //!
-//! The map is that of [`super::project`]. The heads are linear in the trunk, so all of it happens in the trunk's
-//! few dimensions, whatever `M0` is: with `G = Σ_s w_s w_sᵀ`, distances between `G^½·h̄` are distances between `ê`.
+//! The map is that of [`super::project`]. The heads are linear in the trunk, so all of it happens in the
+//! trunk's few dimensions, whatever `M0` is: with `G = Σ_s w_s w_sᵀ`, distances between `G^½·h̄` are
+//! distances between `ê`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! From whatever is known about the tasks to embeddings of one width: the linear map between the two.
 //!
-//! The map is the principal axes of the descriptions. The first axis gets the spread `scale`, and an axis with 1/c
-//! of its spread gets 1/√c: half way between leaving the axes as they are, which hides the finer ones from the net,
-//! and giving all the same spread, which blows up noise where tasks have few exposures.
+//! The map is the principal axes of the descriptions. The first axis gets the spread `scale`, and an axis
+//! with 1/c of its spread gets 1/√c: half way between leaving the axes as they are, which hides the finer
+//! ones from the net, and giving all the same spread, which blows up noise where tasks have few exposures.
 
 use crate::Result;
 use crate::learn::tasks::TaskEmbeddings;
@@ -50,7 +50,8 @@ impl Projection {
 }
 
 impl Descriptions {
-    /// Sums over a trunk's rows, as far apart as the responses are of heads on it: `width` weights and a bias each.
+    /// Sums over a trunk's rows, as far apart as the responses are of heads on it: `width` weights and a bias
+    /// each.
     pub fn by_responses(width: usize, tasks: Vec<(f64, Vec<f64>)>, heads: &[f32]) -> Self {
         let mut metric = vec![0.0f64; width * width];
         for head in heads.chunks_exact(width + 1) {

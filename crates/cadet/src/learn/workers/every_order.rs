@@ -1,5 +1,5 @@
-//! Every order in which a caller and a worker thread may meet in a round, with up to three switches in the middle of one's
-//! work, tried by loom.
+//! Every order in which a caller and a worker thread may meet in a round, with up to three switches in the
+//! middle of one's work, tried by loom.
 #![allow(unsafe_code)]
 
 mod sync {
@@ -29,7 +29,8 @@ struct Job {
     changed: UnsafeCell<u32>,
 }
 
-// SAFETY: `changed` is written by the one thread that takes the job, and read when the round is over; loom checks it.
+// SAFETY: `changed` is written by the one thread that takes the job, and read when the round is over; loom
+// checks it.
 unsafe impl Sync for Job {}
 
 impl Job {

@@ -1,7 +1,9 @@
-//! A round: worker threads may join in some borrowed work for as long as it lasts, and none of them is at it afterwards.
+//! A round: worker threads may join in some borrowed work for as long as it lasts, and none of them is at it
+//! afterwards.
 //!
-//! Compiled twice: with the standard library's atomics, and in tests with those of loom, which tries every order in which
-//! two threads may see each other's writes. (Miri needs a nightly toolchain, which this project does not use.)
+//! Compiled twice: with the standard library's atomics, and in tests with those of loom, which tries every
+//! order in which two threads may see each other's writes. (Miri needs a nightly toolchain, which this
+//! project does not use.)
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -27,15 +29,17 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Opens a round for `work`, does `own` on this thread, and closes the round. `wake` is called once the round is open.
+    /// Opens a round for `work`, does `own` on this thread, and closes the round. `wake` is called once the
+    /// round is open.
     ///
-    /// Returns or unwinds only when no worker thread is at `work` any more. Rounds must not overlap: `own` may not open one.
+    /// Returns or unwinds only when no worker thread is at `work` any more. Rounds must not overlap: `own`
+    /// may not open one.
     pub(super) fn run<T>(&self, work: &Work<'_>, wake: impl FnOnce(), own: impl FnOnce() -> T) -> T {
         drop(lock(&self.panic).take());
         let closing = Closing(self);
-        // SAFETY: the reference is used only by threads that found it in `open` and were counted in `joined` before they
-        // let go of that lock. `closing` takes it out of `open`, so that no more threads find it, and then waits until
-        // those that did have left; it does so before this function returns or unwinds.
+        // SAFETY: the reference is used only by threads that found it in `open` and were counted in `joined`
+        // before they let go of that lock. `closing` takes it out of `open`, so that no more threads find it,
+        // and then waits until those that did have left; it does so before this function returns or unwinds.
         let lasting = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
         *lock(&self.open) = Some(lasting);
         self.number.fetch_add(1, Ordering::Release);
@@ -45,7 +49,8 @@ impl Rounds {
         result
     }
 
-    /// Joins in a round later than `last`, if one is open, and returns when there is nothing left to do in it.
+    /// Joins in a round later than `last`, if one is open, and returns when there is nothing left to do in
+    /// it.
     pub(super) fn join(&self, last: &mut usize) -> bool {
         let number = self.number.load(Ordering::Acquire);
         if number == *last {

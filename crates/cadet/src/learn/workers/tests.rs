@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// Two jobs that wait for each other, each then told whether it is on the caller's thread; whether they met. One thread
-/// alone would do one after the other.
+/// Two jobs that wait for each other, each then told whether it is on the caller's thread; whether they met.
+/// One thread alone would do one after the other.
 fn meet(workers: &mut Workers, then: impl Fn(bool) + Sync) -> bool {
     let (caller, begun) = (thread::current().id(), AtomicUsize::new(0));
     let met = AtomicUsize::new(0);

@@ -1,8 +1,8 @@
 //! How do events become rows, task → instances, faster than by sorting them all?
 //!
-//! Events are dealt out into a few hundred buckets by the low bits of their task as they come in, and each bucket, small
-//! enough for a core's cache up to some ten million events, is sorted digit by digit in the end. What comes out does not depend on the order in which events
-//! came in.
+//! Events are dealt out into a few hundred buckets by the low bits of their task as they come in, and each
+//! bucket, small enough for a core's cache up to some ten million events, is sorted digit by digit in the
+//! end. What comes out does not depend on the order in which events came in.
 
 use rayon::prelude::*;
 
@@ -13,9 +13,9 @@ use crate::{Error, Result};
 
 /// Collects exposures in any order.
 ///
-/// Holds 4 bytes an event, or 8 where there are more than 2³² pairs of a task and an instance in a bucket, and 4 more each
-/// where weights other than 1 or times were seen. Building the rows takes 4 to 20
-/// bytes an event besides, and more where one task has most of the events.
+/// Holds 4 bytes an event, or 8 where there are more than 2³² pairs of a task and an instance in a bucket,
+/// and 4 more each where weights other than 1 or times were seen. Building the rows takes 4 to 20 bytes an
+/// event besides, and more where one task has most of the events.
 #[derive(Debug, Default)]
 pub struct ExposuresBuilder {
     /// Events that wait for others to be dealt out with.
@@ -70,7 +70,8 @@ impl ExposuresBuilder {
         self.push_event(task, instance, weight, 0)
     }
 
-    /// Adds one event with a weight, which must be finite and above 0, and a time in seconds since 1970, 0 for none.
+    /// Adds one event with a weight, which must be finite and above 0, and a time in seconds since 1970, 0
+    /// for none.
     pub fn push_event(&mut self, task: u32, instance: u32, weight: f32, time: u32) -> Result<()> {
         check(weight)?;
         self.add(task, instance, weight, time);
@@ -85,7 +86,8 @@ impl ExposuresBuilder {
         }
     }
 
-    /// Adds many events, `task << 32 | instance`, with their weights and times (0 for none) where they have any.
+    /// Adds many events, `task << 32 | instance`, with their weights and times (0 for none) where they have
+    /// any.
     pub fn push_all(&mut self, keys: &[u64], weights: Option<&[f32]>, times: Option<&[u32]>) -> Result<()> {
         let lengths = [weights.map(<[_]>::len), times.map(<[_]>::len)];
         if let Some(found) = lengths.into_iter().flatten().find(|n| *n != keys.len()) {
@@ -130,8 +132,8 @@ impl ExposuresBuilder {
         times.flatten().flatten().max().copied().unwrap_or(0)
     }
 
-    /// Halves the weight of an event for every `half_life` days that it happened before `now`. What happened later, or
-    /// nobody knows when, keeps its weight.
+    /// Halves the weight of an event for every `half_life` days that it happened before `now`. What happened
+    /// later, or nobody knows when, keeps its weight.
     pub fn decay(&mut self, half_life: f64, now: u32) {
         self.deal();
         for Part { weights, times, .. } in &mut self.parts {
@@ -419,7 +421,8 @@ impl Bucket {
         bucket
     }
 
-    /// The exposures that happened more than once: where they stand among all, if rows start at `offsets`, and how often.
+    /// The exposures that happened more than once: where they stand among all, if rows start at `offsets`,
+    /// and how often.
     fn repeated(&self, offsets: &[u64]) -> impl Iterator<Item = (usize, u32)> {
         let starts = self.rows.iter().flat_map(|row| {
             let start = offsets[row.task as usize] as usize;

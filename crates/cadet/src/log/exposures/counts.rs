@@ -1,5 +1,5 @@
-//! How often did each exposure happen? Mostly once, so a byte each will do, and a list of those that happened more often
-//! than a byte can say.
+//! How often did each exposure happen? Mostly once, so a byte each will do, and a list of those that happened
+//! more often than a byte can say.
 
 /// A count for each exposure, each at least 1.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -1,4 +1,5 @@
-//! How are events written while they wait to be sorted? By bucket, each in as few bits as its part of the log needs.
+//! How are events written while they wait to be sorted? By bucket, each in as few bits as its part of the log
+//! needs.
 
 /// Low bits of a task that choose its bucket.
 pub(super) const BUCKET_BITS: u32 = 9;

@@ -1,8 +1,8 @@
 //! Who was shown what: for each task (an item) the instances (users) exposed to it.
 //!
-//! Kept as compressed rows, task → instances, sorted and without duplicates: 4 bytes an exposure, one more where some were
-//! repeated, and 4 more each where some were weighted or came with a time. `m_t`, the share of the exposures that belong to task t, and
-//! the population `p = Σ m_t q_t` both follow from it.
+//! Kept as compressed rows, task → instances, sorted and without duplicates: 4 bytes an exposure, one more
+//! where some were repeated, and 4 more each where some were weighted or came with a time. `m_t`, the share
+//! of the exposures that belong to task t, and the population `p = Σ m_t q_t` both follow from it.
 
 mod build;
 mod counts;
@@ -32,7 +32,8 @@ pub struct Exposures {
     counts: Option<Counts>,
     /// The summed weight of each exposure; `None` where it equals the count.
     weights: Option<Vec<f32>>,
-    /// When each exposure last happened, in seconds since 1970, 0 where that is not known; `None` where no time is.
+    /// When each exposure last happened, in seconds since 1970, 0 where that is not known; `None` where no
+    /// time is.
     last: Option<Vec<u32>>,
 }
 
@@ -125,7 +126,8 @@ impl Audience<'_> {
         self.instances.binary_search(&instance).map_or(0, |i| self.count(i))
     }
 
-    /// When this instance was last exposed to the task, in seconds since 1970; 0 for never, or where no time is known.
+    /// When this instance was last exposed to the task, in seconds since 1970; 0 for never, or where no time
+    /// is known.
     pub fn last_seen(&self, instance: u32) -> u32 {
         self.instances.binary_search(&instance).map_or(0, |i| self.last(i))
     }
@@ -191,7 +193,8 @@ impl Exposures {
         self
     }
 
-    /// Puts together what happened to each task: instances ascending, and for each how often, its weight and when last.
+    /// Puts together what happened to each task: instances ascending, and for each how often, its weight and
+    /// when last.
     pub(crate) fn from_rows(
         instance_count: usize,
         rows: impl Iterator<Item = impl Iterator<Item = (u32, Exposure)>>,
@@ -352,8 +355,8 @@ impl Exposures {
         self.renumbered(self.instance_count, |task, i| keep(task, i).then_some(i.0))
     }
 
-    /// Keeps the exposures for which `number` gives the instance a number below `count`, which must ascend with the
-    /// instance within every task; tasks keep theirs.
+    /// Keeps the exposures for which `number` gives the instance a number below `count`, which must ascend
+    /// with the instance within every task; tasks keep theirs.
     pub fn renumbered(&self, count: usize, number: impl Fn(TaskId, InstanceId) -> Option<u32>) -> Self {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut instances = Vec::new();
