@@ -213,6 +213,10 @@ impl Ask {
     }
 
     fn answer<'p>(&self, pairs: &[Pair<'p>]) -> Result<Vec<Row<'p>>> {
+        // With as many pairs as users, most users are met more than once.
+        if pairs.len() >= self.users().len() {
+            self.scorer.prepare()?;
+        }
         let row = |pair: &Pair<'p>| {
             let both = pair.user.zip(pair.item);
             let (times_seen, last_seen) = both.map_or((0, None), |(user, item)| self.seen(user, item));
