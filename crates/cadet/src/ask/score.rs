@@ -97,8 +97,9 @@ impl Ask {
         Workspace { scorer, tasks: Vec::new(), rows: Vec::new(), familiarity: Vec::new() }
     }
 
-    /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says, and no memory is
-    /// taken once `work` and `rows` have grown.
+    /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says. No memory is taken
+    /// once `work` and `rows` have grown, but for the first question about a user who has just arrived or seen
+    /// something: what normalises its scores is worked out then.
     pub fn score_user_into<'p>(
         &self,
         work: &mut Workspace,
