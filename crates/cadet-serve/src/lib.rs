@@ -1,0 +1,2 @@
+//! A service around a cadet model: questions over HTTP, exposures that are never lost, models that are
+//! swapped while it answers.
