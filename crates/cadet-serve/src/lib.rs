@@ -1,2 +1,5 @@
 //! A service around a cadet model: questions over HTTP, exposures that are never lost, models that are
 //! swapped while it answers.
+
+pub mod overlay;
+pub mod serving;
