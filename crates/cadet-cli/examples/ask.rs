@@ -36,21 +36,24 @@ const PAIRS: usize = 1_000_000;
 const LISTS: usize = 100_000;
 const LENGTH: usize = 100;
 
-/// Counts what is taken from the system.
+/// Counts what is taken from the system, and what is held of it.
 struct Counted;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 #[allow(unsafe_code)]
 // SAFETY: everything is handed to the system's allocator as it is.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.fetch_add(1, Ordering::Relaxed);
+        HELD.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(at, layout) }
     }
@@ -255,18 +258,21 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Bytes held after loading a model, in a process that does nothing else, over those of its folder.
-fn memory(path: &Path) -> Result<f64> {
+/// Bytes after loading a model, in a process that does nothing else, over those of its folder: resident ones,
+/// and those that the program holds.
+fn memory(path: &Path) -> Result<[f64; 2]> {
     let done = Command::new(std::env::current_exe()?).arg("--held").arg(path).output()?;
-    let held: f64 = String::from_utf8(done.stdout)?.trim().parse()?;
+    let said = String::from_utf8(done.stdout)?;
+    let (resident, held) = said.trim().split_once(' ').ok_or("two numbers")?;
+    let (resident, held): (f64, f64) = (resident.parse()?, held.parse()?);
     let mut folder = 0;
     for entry in std::fs::read_dir(path)? {
         folder += entry?.metadata()?.len();
     }
-    Ok(held / folder as f64)
+    Ok([resident, held].map(|bytes| bytes / folder as f64))
 }
 
-fn held() -> Result<u64> {
+fn resident() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).ok_or("no RssAnon")?;
     Ok(1024 * line.split_whitespace().nth(1).ok_or("no figure")?.parse::<u64>()?)
@@ -277,9 +283,9 @@ fn main() -> Result<()> {
     if let [flag, path] = &args[..]
         && flag == "--held"
     {
-        let before = held()?;
+        let (before, held) = (resident()?, HELD.load(Ordering::Relaxed));
         let model = store::load(Path::new(path))?;
-        println!("{}", held()? - before);
+        println!("{} {}", resident()? - before, HELD.load(Ordering::Relaxed) - held);
         drop(model);
         return Ok(());
     }
@@ -325,7 +331,10 @@ fn main() -> Result<()> {
     }
     for (what, path) in [("100,000 items × 200,000 users", &large), ("1,629 × 6,040, features learned", &ids)]
     {
-        println!("| memory of a loaded model, {what} | × its folder, ≤ 1.3 | {:.2} | |", memory(path)?);
+        let [resident, held] = memory(path)?;
+        println!(
+            "| memory of a loaded model, {what} | × its folder, ≤ 1.3 | {resident:.2} | {held:.2} without what the allocator keeps |"
+        );
     }
     for (what, path) in [("given", &million), ("learned", &million_ids)] {
         let model = store::load(path)?;

@@ -300,7 +300,7 @@ fn times_and_events_are_read_from_every_format() {
         if name != "ints.csv" {
             assert_eq!((tally.repeated, log.events.len()), (1, 3), "{name}");
             numbers.push(log.events.clone());
-            let again = built(LogOptions { seen: log.events, ..LogOptions::default() }, &path);
+            let again = built(LogOptions { seen: log.events.into(), ..LogOptions::default() }, &path);
             assert_eq!((again.tally.repeated, again.log.exposures.len()), (4, 0), "{name}");
         }
         let split = built(LogOptions { cut: Some(Cut::At(seconds[0])), ..LogOptions::default() }, &path);

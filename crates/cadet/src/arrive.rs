@@ -71,7 +71,7 @@ pub struct Added {
 pub fn arrive(model: &Model, arrivals: Arrivals<'_>) -> Result<(Model, Added)> {
     let log = arrivals.log;
     log.check()?;
-    if let Some(event) = log.events.iter().find(|event| model.has_event(**event)) {
+    if let Some(event) = log.events.iter().find(|event| model.events().contains(**event)) {
         let why = format!("event number {event} was seen before: build the log with what the model has seen");
         return Err(Error::config("events", why));
     }

@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-/// Rows per block: to change one row copies its block, to clone the table counts one up for every block.
-const BLOCK: usize = 256;
-
 /// Rows of `width` values each.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows<T> {
@@ -17,6 +14,11 @@ impl<T> Default for Rows<T> {
     fn default() -> Self {
         Self { width: 0, len: 0, blocks: Vec::new() }
     }
+}
+
+impl<T> Rows<T> {
+    /// Rows per block: to change one row copies its block, to clone the table counts one up for every block.
+    pub(crate) const BLOCK: usize = 256;
 }
 
 impl<T: Clone> Rows<T> {
@@ -39,12 +41,13 @@ impl<T: Clone> Rows<T> {
     #[inline]
     pub(crate) fn row(&self, row: u32) -> &[T] {
         let row = row as usize;
-        &self.blocks[row / BLOCK][row % BLOCK * self.width..][..self.width]
+        &self.blocks[row / Self::BLOCK][row % Self::BLOCK * self.width..][..self.width]
     }
 
     pub(crate) fn row_mut(&mut self, row: u32) -> &mut [T] {
         let row = row as usize;
-        &mut Arc::make_mut(&mut self.blocks[row / BLOCK])[row % BLOCK * self.width..][..self.width]
+        &mut Arc::make_mut(&mut self.blocks[row / Self::BLOCK])[row % Self::BLOCK * self.width..]
+            [..self.width]
     }
 
     /// Adds the rows that lie one after the other in `values`.
@@ -53,8 +56,8 @@ impl<T: Clone> Rows<T> {
             return;
         }
         debug_assert!(values.len().is_multiple_of(self.width));
-        let full = BLOCK * self.width;
-        let room = (self.blocks.len() * BLOCK - self.len) * self.width;
+        let full = Self::BLOCK * self.width;
+        let room = (self.blocks.len() * Self::BLOCK - self.len) * self.width;
         let (first, rest) = values.split_at(room.min(values.len()));
         if let (Some(last), false) = (self.blocks.last_mut(), first.is_empty()) {
             *last = last.iter().chain(first).cloned().collect();

@@ -4,7 +4,7 @@
 
 mod worlds;
 
-use cadet::fit::Observe;
+use cadet::fit::{Observe, Stage};
 use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
 use cadet::learn::sampler::Base;
 use cadet::learn::trainer::Watch;
@@ -107,6 +107,37 @@ fn what_comes_before_training_can_be_stopped_too() {
             let error = cadet::fit(log.clone(), &tiny_settings(), &mut After(after)).unwrap_err();
             assert!(matches!(error, Error::Interrupted), "after {after} questions: {error}");
         }
+    }
+}
+
+#[test]
+fn what_comes_after_training_can_be_stopped_too() {
+    /// Asks to stop once a stage has begun.
+    struct From {
+        stage: Stage,
+        begun: bool,
+    }
+    impl Watch for From {
+        fn stopped(&mut self) -> bool {
+            self.begun
+        }
+    }
+    impl Observe for From {
+        fn stage(&mut self, stage: Stage) {
+            self.begun |= stage == self.stage;
+        }
+    }
+
+    let world = tiny_world(3);
+    let settings = Settings { refit: true, ..tiny_settings() };
+    for log in [Log { features: None, ..log_of(&world) }, log_of(&world)] {
+        for stage in [Stage::Evaluation, Stage::Calibration] {
+            let error = cadet::fit(log.clone(), &settings, &mut From { stage, begun: false }).unwrap_err();
+            assert!(matches!(error, Error::Interrupted), "{stage:?}: {error}");
+        }
+        let model = cadet::fit(log.clone(), &settings, &mut From { stage: Stage::Refit, begun: false });
+        assert!(!model.unwrap().manifest().refitted);
+        assert!(fit(log, &settings).unwrap().manifest().refitted);
     }
 }
 

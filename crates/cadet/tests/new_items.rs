@@ -393,7 +393,7 @@ fn all_of(model: &Model) -> impl PartialEq + std::fmt::Debug + use<> {
     let sums: Vec<u32> = (0..model.users().len() as u32).map(|u| model.log_sum(u).to_bits()).collect();
     let states: Vec<_> = tasks(model.items().len()).into_iter().map(|t| model.state(t).cloned()).collect();
     (
-        (model.users().len(), model.items().len(), model.event_count()),
+        (model.users().len(), model.items().len(), model.events().len()),
         (bits(&all_scores(model)), sums, states),
         (features_of(model), model.ratio().embeddings().unwrap().values().to_vec()),
         (model.seen().to_exposures().unwrap(), model.manifest().clone()),

@@ -35,8 +35,8 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
         log.exposures = log.exposures.widened(log.items.len(), log.users.len());
     }
     let news = News {
-        had_ids: model.event_count() > 0,
-        had_others: (model.event_count() as u64) < model.seen().event_count(),
+        had_ids: !model.events().is_empty(),
+        had_others: (model.events().len() as u64) < model.seen().event_count(),
         twice: log.exposures.event_count() - log.exposures.len() as u64,
         tally,
         sources: report.sources,
@@ -200,7 +200,7 @@ fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Read> {
     let options = LogOptions {
         half_life,
         now: half_life.map(|_| model.manifest().data.latest),
-        seen: model.events(),
+        seen: model.events().clone(),
         known_users_only,
         ..LogOptions::default()
     };

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let mut watch = Watcher::new(Some(out), args.resume);
     output::listen_for_ctrl_c("stopping, and keeping the best epoch if there is one");
     let again = (args.repeats > 1).then(|| log.clone());
-    let model = cadet::fit(log, &settings, &mut watch).map_err(|e| blame(e, &settings))?;
+    let model = cadet::fit(log, &settings, &mut watch).map_err(|e| watch.left_off(blame(e, &settings)))?;
     let model = model.with_titles(titles)?.with_manifest(|manifest| {
         manifest.data.columns = columns(&args.log, &args.events);
         fill_costs(manifest, clock, 0.0);
@@ -204,6 +204,17 @@ impl Watcher {
             stage: Stage::Features,
             saved: Instant::now(),
             bar: ProgressBar::hidden(),
+        }
+    }
+
+    /// Says how to go on where training was stopped too late to be kept as it was.
+    fn left_off(&self, error: anyhow::Error) -> anyhow::Error {
+        let interrupted = matches!(error.downcast_ref(), Some(Error::Interrupted));
+        match self.checkpoint.as_ref().filter(|c| interrupted && c.exists()) {
+            Some(_) => {
+                error.context("stopped before there was a model: the same command with --resume goes on")
+            }
+            None => error,
         }
     }
 

@@ -175,7 +175,7 @@ impl Ask {
 
     fn seen(&self, user: u32, item: TaskId) -> (u32, Option<u32>) {
         let exposure = self.users().seen(user, item);
-        exposure.map_or((0, None), |e| (e.count, (e.last > 0).then_some(e.last)))
+        exposure.map_or((0, None), |e| (e.count, e.when()))
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Ask, Mode, Row, Status, Verdict, find_item};
 use crate::ask::scorer;
 use crate::log::exposures::TaskId;
 use crate::log::ids::{IdRef, Ids};
+use crate::model::Exposure;
 use crate::{Error, Result};
 
 /// Scores held at once while the items of users are ranked.
@@ -130,7 +131,7 @@ impl Ask {
                 item: *item,
                 verdict,
                 times_seen: exposure.map_or(0, |e| e.count),
-                last_seen: exposure.and_then(|e| (e.last > 0).then_some(e.last)),
+                last_seen: exposure.and_then(|e| e.when()),
                 status,
             });
         }
@@ -219,34 +220,43 @@ impl Ask {
             self.scorer.prepare()?;
         }
         let row = |pair: &Pair<'p>| {
-            let both = pair.user.zip(pair.item);
-            let (times_seen, last_seen) = both.map_or((0, None), |(user, item)| self.seen(user, item));
             let status = Status::of(self.model(), pair.user, pair.item);
             let (user, item) = pair.ids;
-            Row { user, item, verdict: None, times_seen, last_seen, status }
+            Row { user, item, verdict: None, times_seen: 0, last_seen: None, status }
         };
         let mut rows: Vec<Row<'p>> = pairs.par_iter().map(row).collect();
-        // One item at a time: what it brings to the net is worked out once.
-        let scored = rows.iter().zip(pairs).enumerate().filter(|(_, (row, _))| row.status.is_scored());
-        let mut order: Vec<(TaskId, u32, usize)> =
-            scored.filter_map(|(i, (_, pair))| Some((pair.item?, pair.user?, i))).collect();
-        order.sort_unstable();
+        // One item at a time: what it brings to the net is worked out once, its audience is read in order.
+        let known = pairs.iter().enumerate().filter_map(|(i, pair)| Some((pair.item?, pair.user?, i as u32)));
+        let mut order: Vec<(TaskId, u32, u32)> = known.collect();
+        order.sort_unstable_by_key(|(item, user, _)| u64::from(item.0) << 32 | u64::from(*user));
         let groups: Vec<_> = order.chunk_by(|a, b| a.0 == b.0).collect();
-        let verdicts: Vec<Vec<Verdict>> = groups
+        let found: Vec<(Vec<Option<Exposure>>, Vec<Verdict>)> = groups
             .par_iter()
             .map_init(
                 || (self.scorer.workspace(), Vec::new()),
                 |(work, users), group| {
+                    let (item, _, first) = group[0];
                     users.clear();
                     users.extend(group.iter().map(|(_, user, _)| *user));
-                    let mut verdicts = Vec::with_capacity(users.len());
-                    self.scorer.verdicts_into(work, group[0].0, users, &mut verdicts)?;
-                    Ok(verdicts)
+                    let mut verdicts = Vec::new();
+                    // Whether a known user's pair is scored is a matter of the item alone.
+                    if rows[first as usize].status.is_scored() {
+                        verdicts.reserve(users.len());
+                        self.scorer.verdicts_into(work, item, users, &mut verdicts)?;
+                    }
+                    Ok((self.users().seen_by_each(item, users), verdicts))
                 },
             )
             .collect::<Result<_>>()?;
-        for ((_, _, i), verdict) in order.iter().zip(verdicts.into_iter().flatten()) {
-            rows[*i].verdict = Some(verdict);
+        for (group, (seen, verdicts)) in groups.iter().zip(found) {
+            for ((_, _, i), exposure) in group.iter().zip(seen) {
+                let Some(exposure) = exposure else { continue };
+                let row = &mut rows[*i as usize];
+                (row.times_seen, row.last_seen) = (exposure.count, exposure.when());
+            }
+            for ((_, _, i), verdict) in group.iter().zip(verdicts) {
+                rows[*i as usize].verdict = Some(verdict);
+            }
         }
         Ok(rows)
     }

@@ -175,6 +175,14 @@ impl Users {
         seen.get(user, task)
     }
 
+    /// What happened between each of some users, ascending, and an item.
+    pub(crate) fn seen_by_each(&self, item: TaskId, users: &[u32]) -> Vec<Option<Exposure>> {
+        match self.others {
+            Some(_) => users.iter().map(|user| self.seen(*user, item)).collect(),
+            None => self.model.seen().get_each(users, item),
+        }
+    }
+
     /// What a user saw, for many questions about it.
     pub(crate) fn by(&self, user: u32) -> Option<ByUser<'_>> {
         let (seen, user) = self.log_of(user)?;

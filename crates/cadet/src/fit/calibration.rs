@@ -9,6 +9,7 @@ use crate::ask::Ask;
 use crate::judge::calibrate::{self, Calibrator, SHARES};
 use crate::learn::groups::groups;
 use crate::learn::sampler::Sampler;
+use crate::learn::trainer::{Watch, go_on};
 use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::log::split::{Part, Views};
@@ -18,10 +19,17 @@ use crate::rows::Rows;
 
 /// Members of audiences that p-values are worked out for; beyond it, fewer per item.
 const MOST_MEMBERS: usize = 10_000_000;
+/// Items between two looks at whether to stop.
+const TOGETHER: usize = 4_096;
 
 /// A model with quantiles of every item's population and ranks of its members, and with how right its
 /// p-values are on test users; one that was calibrated before keeps the ranks of held-out members.
-pub(super) fn calibrate(model: Model, views: &Views, before: Option<&Model>) -> Result<Model> {
+pub(super) fn calibrate(
+    model: Model,
+    views: &Views,
+    before: Option<&Model>,
+    watch: &mut dyn Watch,
+) -> Result<Model> {
     let seed = model.manifest().settings.seed;
     let items = model.items().len();
     let everything = model.seen().to_exposures()?;
@@ -35,31 +43,34 @@ pub(super) fn calibrate(model: Model, views: &Views, before: Option<&Model>) -> 
     scorer.prepare()?;
     let most = (MOST_MEMBERS / items.max(1)).clamp(32, calibrate::MOST_PER_TASK);
     type Found = (Vec<f32>, Vec<f32>, Vec<f32>, Vec<f32>);
-    let found: Vec<Found> = (0..items as u32)
-        .into_par_iter()
-        .map(|t| {
-            let task = TaskId(t);
-            if !model.parts.is_trained(task) || !model.has_signal() {
-                return (vec![0.0; SHARES.len()], vec![], vec![], vec![]);
+    let of_item = |t: u32| {
+        let task = TaskId(t);
+        if !model.parts.is_trained(task) || !model.has_signal() {
+            return (vec![0.0; SHARES.len()], vec![], vec![], vec![]);
+        }
+        let mut sorted = scorer.familiarity(task, &reference);
+        sorted.sort_unstable_by(f32::total_cmp);
+        let knots = calibrate::knots(&sorted).to_vec();
+        let members = |part: Part, most: usize| {
+            let mut members: Vec<u32> = everything.audience(task).instances.to_vec();
+            members.retain(|u| views.of[*u as usize] == part);
+            if members.len() > most {
+                Rng::at(seed, Purpose::Reference, [6 + part as u64, u64::from(t)]).shuffle(&mut members);
+                members.truncate(most);
             }
-            let mut sorted = scorer.familiarity(task, &reference);
-            sorted.sort_unstable_by(f32::total_cmp);
-            let knots = calibrate::knots(&sorted).to_vec();
-            let members = |part: Part, most: usize| {
-                let mut members: Vec<u32> = everything.audience(task).instances.to_vec();
-                members.retain(|u| views.of[*u as usize] == part);
-                if members.len() > most {
-                    Rng::at(seed, Purpose::Reference, [6 + part as u64, u64::from(t)]).shuffle(&mut members);
-                    members.truncate(most);
-                }
-                let scores = scorer.familiarity(task, &members);
-                scores.into_iter().map(|f| calibrate::quantile(&knots, f)).collect::<Vec<f32>>()
-            };
-            let [own, valid, test] =
-                [(Part::Train, most), (Part::Valid, 64), (Part::Test, 64)].map(|(p, m)| members(p, m));
-            (knots, own, valid, test)
-        })
-        .collect();
+            let scores = scorer.familiarity(task, &members);
+            scores.into_iter().map(|f| calibrate::quantile(&knots, f)).collect::<Vec<f32>>()
+        };
+        let [own, valid, test] =
+            [(Part::Train, most), (Part::Valid, 64), (Part::Test, 64)].map(|(p, m)| members(p, m));
+        (knots, own, valid, test)
+    };
+    let mut found: Vec<Found> = Vec::with_capacity(items);
+    while found.len() < items {
+        go_on(watch)?;
+        let (first, last) = (found.len(), items.min(found.len() + TOGETHER));
+        found.par_extend((first as u32..last as u32).into_par_iter().map(of_item));
+    }
     let embeddings = model.ratio().embeddings()?;
     let group = groups(&embeddings, (embeddings.len() / 8).clamp(1, 256), seed);
     let (mut knots, mut own, mut valid, mut test) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -84,7 +84,10 @@ pub(super) fn measure(
     let mut active = vec![false; kept.instance_count()];
     future.instances().iter().for_each(|u| active[*u as usize] = true);
     let users: Vec<u32> = (0u32..).zip(&active).filter(|(_, a)| **a).map(|(u, _)| u).collect();
-    let serving = study.serving(&past, given.cloned(), &nets.ratio, &users, settings)?;
+    let serving = match study.serving(&past, given.cloned(), &nets.ratio, &users, settings, watch) {
+        Err(Error::Interrupted) => return Ok(None),
+        serving => serving?,
+    };
     let mut sums = vec![0.0; serving.features.len()];
     users.iter().zip(&serving.log_sums).for_each(|(u, s)| sums[*u as usize] = *s);
     let described = Described {

@@ -77,7 +77,8 @@ pub trait Observe: Watch {
 
 impl Observe for trainer::Unwatched {}
 
-/// Trains a model on a log.
+/// Trains a model on a log. Stopped while the nets are trained, it keeps the best epoch and ends with a model
+/// that was measured; stopped at any other time, it ends with [`Error::Interrupted`].
 pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Model> {
     check(&log, settings)?;
     let sha256 = log.fingerprint();
@@ -96,17 +97,19 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let study = Study::prepare(kept, names, given.as_ref(), settings, &settings.split()?, None, watch)?;
     let mut nets = study.learn(settings, watch)?;
     let interrupted = nets.history.end == End::Interrupted;
+    let mut rest = Rest { watch, asked: interrupted };
+    let watch: &mut dyn Observe = &mut rest;
 
     watch.stage(Stage::Evaluation);
     // How far the closed form goes before the slope.
     let untempered = nets.scale;
     let slope = if settings.normalise { study.temper(&mut nets, settings)? } else { None };
-    let mut held_out_sums = study.held_out_sums(&nets.ratio, settings);
+    let mut held_out_sums = study.held_out_sums(&nets.ratio, settings, watch)?;
     if nets.signal && settings.normalise && !study.beats_chance(&nets.ratio, &held_out_sums, settings)? {
         nets = Nets::silent(&study, settings)?.with_history(nets);
-        held_out_sums = study.held_out_sums(&nets.ratio, settings);
+        held_out_sums = study.held_out_sums(&nets.ratio, settings, watch)?;
     }
-    let (metrics, baselines) = study.measure(&nets, &held_out_sums, settings)?;
+    let (metrics, baselines) = study.measure(&nets, &held_out_sums, settings, watch)?;
 
     let best = nets.history.epochs.get(nets.history.best.wrapping_sub(1));
     let train = TrainInfo {
@@ -130,7 +133,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
     let raw = if settings.refit { given.clone() } else { None };
     let everybody: Vec<u32> = (0..users.len() as u32).collect();
     let Serving { features, mass, log_sums } =
-        study.serving(kept, given, &nets.ratio, &everybody, settings)?;
+        study.serving(kept, given, &nets.ratio, &everybody, settings, watch)?;
     let data = DataInfo {
         sources,
         sha256,
@@ -192,7 +195,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         events: events.into(),
         derived: Arc::default(),
     })?;
-    model = calibrate(model, &views, None)?;
+    model = calibrate(model, &views, None, watch)?;
     if settings.refit && model.has_signal() && !interrupted {
         watch.stage(Stage::Refit);
         model = refit(model, raw.as_ref(), watch)?;
@@ -235,7 +238,10 @@ fn refit(model: Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Re
         nets.scale *= slope.slope as f32;
     }
     let everybody: Vec<u32> = (0..users.len() as u32).collect();
-    let serving = study.serving(&kept, given.cloned(), &nets.ratio, &everybody, &again)?;
+    let serving = match study.serving(&kept, given.cloned(), &nets.ratio, &everybody, &again, watch) {
+        Err(Error::Interrupted) => return Ok(model),
+        serving => serving?,
+    };
     study.standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);
     let Study { views, standard, factors, trained, .. } = study;
     let refitted = model.changed(|parts| {
@@ -247,7 +253,10 @@ fn refit(model: Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Re
         (parts.standard, parts.factors) = (Arc::new(standard), factors.map(Arc::new));
         (parts.trained, parts.derived) = (Arc::new(trained), Arc::default());
     });
-    calibrate(refitted, &views, Some(&model))
+    match calibrate(refitted, &views, Some(&model), watch) {
+        Err(Error::Interrupted) => Ok(model),
+        calibrated => calibrated,
+    }
 }
 
 fn check(log: &Log, settings: &Settings) -> Result<()> {
@@ -272,3 +281,25 @@ impl Watch for Aside<'_> {
 }
 
 impl Observe for Aside<'_> {}
+
+/// What comes after training: who asked for an end of it wants the model that it left.
+struct Rest<'a> {
+    watch: &'a mut dyn Observe,
+    asked: bool,
+}
+
+impl Watch for Rest<'_> {
+    fn stopped(&mut self) -> bool {
+        !self.asked && self.watch.stopped()
+    }
+
+    fn batch(&mut self, epoch: usize, epochs: usize, done: usize, of: usize) -> trainer::Signal {
+        self.watch.batch(epoch, epochs, done, of)
+    }
+}
+
+impl Observe for Rest<'_> {
+    fn stage(&mut self, stage: Stage) {
+        self.watch.stage(stage);
+    }
+}

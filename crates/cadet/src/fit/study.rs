@@ -13,7 +13,7 @@ use crate::learn::init::Initialiser;
 use crate::learn::init::learned::{self, Learned};
 use crate::learn::init::project::Projection;
 use crate::learn::init::random::Random;
-use crate::learn::normalise::{Catalogue, Describe, Described, log_sums};
+use crate::learn::normalise::{Catalogue, Describe, Described, until_stopped};
 use crate::learn::offsets::Offsets;
 use crate::learn::ratio::{Products, Ratio};
 use crate::learn::sampler::Sampler;
@@ -346,17 +346,22 @@ impl Study {
     }
 
     /// What is taken off the scores of held-out instances; 0 for the others, and where nothing is.
-    pub(super) fn held_out_sums(&self, ratio: &Ratio, settings: &Settings) -> Vec<f32> {
+    pub(super) fn held_out_sums(
+        &self,
+        ratio: &Ratio,
+        settings: &Settings,
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<f32>> {
         let mut sums = vec![0.0; self.x.len()];
         if settings.adds_up() {
             let mut held: Vec<u32> = self.views.members(Part::Valid);
             held.extend(self.views.members(Part::Test));
             held.sort_unstable();
             let catalogue = self.catalogue(held.len(), settings);
-            let found = log_sums(ratio, &self.described(), &catalogue, &held);
+            let found = until_stopped(ratio, &self.described(), &catalogue, &held, watch)?;
             held.iter().zip(found).for_each(|(i, s)| sums[*i as usize] = s);
         }
-        sums
+        Ok(sums)
     }
 
     /// Whether validation users say that the net knows more than nothing.
@@ -375,6 +380,7 @@ impl Study {
         nets: &Nets,
         sums: &[f32],
         settings: &Settings,
+        watch: &mut dyn Watch,
     ) -> Result<(Option<Evaluation>, Vec<Baseline>)> {
         let [valid, test] = [Part::Valid, Part::Test].map(|part| self.views.members(part));
         let (valid, test) = (self.held(Part::Valid, &valid), self.held(Part::Test, &test));
@@ -387,7 +393,7 @@ impl Study {
         let factors = self.factors.as_ref();
         let rivals = Rivals { train: &self.views.train, x: &self.x, shown: test.shown, factors };
         let course = Course { valid: &valid, test: &test, measured: &self.trained, base, limits, seed };
-        Ok((Some(metrics), rivals.measure(&course)?))
+        Ok((Some(metrics), rivals.measure(&course, watch)?))
     }
 
     /// The users as they are scored: learned features come from all that each of them saw. What is taken off
@@ -399,6 +405,7 @@ impl Study {
         ratio: &Ratio,
         wanted: &[u32],
         settings: &Settings,
+        watch: &mut dyn Watch,
     ) -> Result<Serving> {
         let (features, mass) = match (&self.factors, given) {
             (Some(factors), _) => {
@@ -429,7 +436,7 @@ impl Study {
         let scored: Vec<TaskId> =
             self.all_tasks().into_iter().filter(|t| self.trained[t.0 as usize]).collect();
         let catalogue = Catalogue::of(kept, &scored, features.len(), settings.seed);
-        let log_sums = log_sums(ratio, &described, &catalogue, wanted);
+        let log_sums = until_stopped(ratio, &described, &catalogue, wanted, watch)?;
         Ok(Serving { features, mass, log_sums })
     }
 }

@@ -8,6 +8,7 @@ use crate::judge::verdict::Baseline;
 use crate::learn::features::Factors;
 use crate::learn::sampler::Base;
 use crate::learn::temper::Slope;
+use crate::learn::trainer::{Watch, go_on};
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::instances::Instances;
 use crate::metrics::Summary;
@@ -43,9 +44,10 @@ pub struct Course<'a> {
 }
 
 impl Rivals<'_> {
-    /// Measures all of them.
-    pub fn measure(&self, course: &Course<'_>) -> Result<Vec<Baseline>> {
+    /// Measures all of them, unless it is stopped.
+    pub fn measure(&self, course: &Course<'_>, watch: &mut dyn Watch) -> Result<Vec<Baseline>> {
         let mut found = Vec::new();
+        go_on(watch)?;
         match (self.factors, self.shown) {
             (Some(factors), Some(shown)) => {
                 let mut activity = vec![0.0f32; self.x.len()];
@@ -53,6 +55,7 @@ impl Rivals<'_> {
                 let by_activity =
                     |_: TaskId, who: &[u32]| who.iter().map(|i| activity[*i as usize]).collect();
                 found.push(course.run("popularity and activity", &by_activity, false)?);
+                go_on(watch)?;
                 let by_instance = shown.transposed();
                 let (raw, _) = factors.fold_in_rows(&by_instance)?;
                 let product = |task: TaskId, who: &[u32]| -> Vec<f32> {
@@ -61,6 +64,7 @@ impl Rivals<'_> {
                     who.iter().map(dot).collect()
                 };
                 found.push(course.run("linear product of factors", &product, true)?);
+                go_on(watch)?;
                 let neighbours = Neighbours::new(self.train, shown, &by_instance);
                 let near = |task: TaskId, who: &[u32]| neighbours.scores(task, who);
                 found.push(course.run("item-kNN", &near, true)?);

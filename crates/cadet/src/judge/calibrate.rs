@@ -10,8 +10,7 @@
 //! same size, and the p-value is the share of them (this one counted in) with a rank as low or lower. Where
 //! an item has too few members of its own, those of similar items are pooled with them.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -138,31 +137,15 @@ pub struct Calibrator {
     members: Arc<Members>,
     /// The group of each item, those that came after training included.
     group: Vec<u32>,
-    /// What every rank is worth, as far as it was asked for.
-    worth: Arc<Worth>,
+    /// Where to look in the rows of the members.
+    guides: Arc<Guides>,
 }
 
-/// The p-values that ranks stand for: entry `k` of a table where `k` members are as low or lower. Items of one class that rest on as
-/// many members share a table.
-#[derive(Debug, Default)]
-struct Worth {
-    of_item: Vec<u32>,
-    tables: Vec<Table>,
-}
-
-/// What ranks among so many members are worth in a class of items, once it is needed.
-#[derive(Debug)]
-struct Table {
-    class: u32,
-    members: usize,
-    p_values: OnceLock<Box<[f32]>>,
-}
-
-impl PartialEq for Worth {
-    /// It follows from what it is worked out from.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
+#[derive(Debug, Default, PartialEq)]
+struct Guides {
+    own: Guide,
+    pooled: Guide,
+    held_out: Guide,
 }
 
 /// What p-values rest on: shared by all that a model becomes by arrivals.
@@ -198,8 +181,16 @@ impl Calibrator {
             pooled.push(pool);
         }
         let class = vec![0; group.len()];
-        let members = Members { own, pooled, class, held_out: Samples::default() };
-        Self { members: Arc::new(members), group, worth: Arc::default() }.with_worth()
+        Self::new(Members { own, pooled, class, held_out: Samples::default() }, group)
+    }
+
+    fn new(members: Members, group: Vec<u32>) -> Self {
+        let guides = Guides {
+            own: Guide::of(&members.own),
+            pooled: Guide::of(&members.pooled),
+            held_out: Guide::of(&members.held_out),
+        };
+        Self { members: Arc::new(members), group, guides: Arc::new(guides) }
     }
 
     /// For so many items, of which nobody is known to be a member.
@@ -209,7 +200,7 @@ impl Calibrator {
 
     /// Corrects ranks among members that were trained on by those of members that were not: pairs of an item
     /// and the quantile of a held-out member. `sizes` are those of the audiences.
-    pub fn corrected(mut self, held_out: &[(u32, f32)], sizes: &[usize], seed: u64) -> Self {
+    pub fn corrected(self, held_out: &[(u32, f32)], sizes: &[usize], seed: u64) -> Self {
         if held_out.is_empty() {
             return self;
         }
@@ -234,39 +225,24 @@ impl Calibrator {
             rows[class[*task as usize] as usize].push(rank);
             rows[classes as usize + 1].push(rank);
         }
-        let members = Arc::make_mut(&mut self.members);
-        members.class = class;
+        let mut held_out = Samples::default();
         for (c, mut row) in rows.into_iter().enumerate() {
             Rng::at(seed, Purpose::Reference, [5, c as u64]).shuffle(&mut row);
             row.truncate(MOST_HELD_OUT);
-            members.held_out.push(row);
+            held_out.push(row);
         }
-        self.with_worth()
+        self.with_held_out(class, held_out)
     }
 
-    /// Ready to look up what ranks are worth, for the items that were there in training.
-    fn with_worth(mut self) -> Self {
-        let mut found: HashMap<(u32, usize), u32> = HashMap::new();
-        let mut worth = Worth::default();
-        for (task, class) in (0u32..).zip(&self.members.class) {
-            let key = (*class, self.member_count(task));
-            let table = *found.entry(key).or_insert_with(|| {
-                let (class, members) = key;
-                worth.tables.push(Table { class, members, p_values: OnceLock::new() });
-                worth.tables.len() as u32 - 1
-            });
-            worth.of_item.push(table);
-        }
-        self.worth = Arc::new(worth);
-        self
+    fn with_held_out(self, class: Vec<u32>, held_out: Samples) -> Self {
+        let members = Arc::unwrap_or_clone(self.members);
+        Self::new(Members { class, held_out, ..members }, self.group)
     }
 
     /// The ranks of held-out members that another calibrator has, with the members of this one.
-    pub(crate) fn with_held_out_of(mut self, other: &Self) -> Self {
-        let members = Arc::make_mut(&mut self.members);
-        members.class = other.members.class.clone();
-        members.held_out = other.members.held_out.clone();
-        self.with_worth()
+    pub(crate) fn with_held_out_of(self, other: &Self) -> Self {
+        let Members { class, held_out, .. } = &*other.members;
+        self.with_held_out(class.clone(), held_out.clone())
     }
 
     /// Puts a stored calibrator back together.
@@ -283,7 +259,7 @@ impl Calibrator {
         if class.len() != own.ends.len() || !class.iter().all(fits) {
             return Err(Error::config("calibration", "an item is in a class that does not exist"));
         }
-        Ok(Self { members: Arc::new(members), group, worth: Arc::default() }.with_worth())
+        Ok(Self::new(members, group))
     }
 
     /// What p-values rest on.
@@ -306,12 +282,13 @@ impl Calibrator {
 
     /// What an item's p-values rest on.
     pub fn basis(&self, task: u32) -> Basis {
-        self.sample(task).0
+        self.row_of(task).0
     }
 
     /// How many members an item's p-values rest on.
     pub fn member_count(&self, task: u32) -> usize {
-        self.sample(task).1.len()
+        let (_, samples, _, row) = self.row_of(task);
+        samples.row(row).len()
     }
 
     /// The smallest p-value that an item can have.
@@ -319,53 +296,72 @@ impl Calibrator {
         self.p_value(task, f32::NEG_INFINITY)
     }
 
-    fn sample(&self, task: u32) -> (Basis, &[f32]) {
-        let Members { own, pooled, .. } = &*self.members;
-        let own = if (task as usize) < own.ends.len() { own.row(task as usize) } else { &[] };
-        let similar = pooled.row(self.group[task as usize] as usize);
-        if own.len() >= ENOUGH {
-            (Basis::Own, own)
-        } else if similar.len() >= ENOUGH {
-            (Basis::Similar, similar)
+    /// The row that an item's p-values rest on, and what stands for.
+    fn row_of(&self, task: u32) -> (Basis, &Samples, &Guide, usize) {
+        let (Members { own, pooled, .. }, guides) = (&*self.members, &*self.guides);
+        let (task, group) = (task as usize, self.group[task as usize] as usize);
+        if task < own.ends.len() && own.row(task).len() >= ENOUGH {
+            (Basis::Own, own, &guides.own, task)
+        } else if pooled.row(group).len() >= ENOUGH {
+            (Basis::Similar, pooled, &guides.pooled, group)
         } else {
-            (Basis::All, pooled.row(pooled.ends.len() - 1))
+            (Basis::All, pooled, &guides.pooled, pooled.ends.len() - 1)
         }
     }
 
     /// (1 + members with a quantile as low or lower) / (1 + members).
     fn rank(&self, task: u32, quantile: f32) -> f32 {
-        let (_, sample) = self.sample(task);
-        let as_low = sample.partition_point(|q| *q <= quantile);
-        (as_low + 1) as f32 / (sample.len() + 1) as f32
+        let (_, samples, guide, row) = self.row_of(task);
+        (guide.as_low(samples, row, quantile) + 1) as f32 / (samples.row(row).len() + 1) as f32
     }
 
-    /// (1 + held-out members of a class with a rank as low or lower) / (1 + held-out members).
-    fn worth_of(&self, class: usize, rank: f32) -> f32 {
-        let held_out = &self.members.held_out;
-        if held_out.ends.is_empty() {
-            return rank;
-        }
-        let held_out = held_out.row(class);
-        let as_low = held_out.partition_point(|r| *r <= rank);
-        (as_low + 1) as f32 / (held_out.len() + 1) as f32
-    }
-
-    /// The chance that a member of the item's audience has this quantile or a lower one.
+    /// The chance that a member of the item's audience has this quantile or a lower one:
+    /// (1 + held-out members of its class with a rank as low or lower) / (1 + held-out members).
     pub fn p_value(&self, task: u32, quantile: f32) -> f32 {
-        let (_, sample) = self.sample(task);
-        let as_low = sample.partition_point(|q| *q <= quantile);
-        let rank = |as_low: usize| (as_low + 1) as f32 / (sample.len() + 1) as f32;
-        let table = self.worth.of_item.get(task as usize).map(|i| &self.worth.tables[*i as usize]);
-        // An item that was placed later may have joined another group.
-        if let Some(table) = table.filter(|table| table.members == sample.len()) {
-            let class = table.class as usize;
-            let all = || (0..=sample.len()).map(|k| self.worth_of(class, rank(k))).collect();
-            return table.p_values.get_or_init(all)[as_low];
-        }
+        let rank = self.rank(task, quantile);
+        let Members { held_out, class, .. } = &*self.members;
         // Items that came later are ranked among those of all sizes.
-        let last = self.members.held_out.ends.len().saturating_sub(1);
-        let class = self.members.class.get(task as usize).map_or(last, |c| *c as usize);
-        self.worth_of(class, rank(as_low))
+        let Some(last) = held_out.ends.len().checked_sub(1) else { return rank };
+        let class = class.get(task as usize).map_or(last, |c| *c as usize);
+        let as_low = self.guides.held_out.as_low(held_out, class, rank);
+        (as_low + 1) as f32 / (held_out.row(class).len() + 1) as f32
+    }
+}
+
+/// Where in each row of some samples the numbers of each of a few equal steps from 0 to 1 begin: a search has
+/// a few numbers left to look at, which lie together.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Guide {
+    /// Where each row's steps begin.
+    rows: Vec<u64>,
+    starts: Vec<u32>,
+}
+
+impl Guide {
+    /// Numbers per step, if they were spread evenly.
+    const EACH: usize = 8;
+
+    fn of(samples: &Samples) -> Self {
+        let mut guide = Self { rows: vec![0], starts: Vec::new() };
+        for row in (0..samples.ends.len()).map(|row| samples.row(row)) {
+            let steps = row.len() / Self::EACH + 1;
+            let begins = |step| row.partition_point(|v| Self::step(*v, steps) < step) as u32;
+            guide.starts.extend((0..=steps).map(begins));
+            guide.rows.push(guide.starts.len() as u64);
+        }
+        guide
+    }
+
+    fn step(value: f32, steps: usize) -> usize {
+        ((value * steps as f32) as usize).min(steps - 1)
+    }
+
+    /// How many numbers of a row are as low as `value` or lower.
+    fn as_low(&self, samples: &Samples, row: usize, value: f32) -> usize {
+        let starts = &self.starts[self.rows[row] as usize..self.rows[row + 1] as usize];
+        let step = Self::step(value, starts.len() - 1);
+        let (start, end) = (starts[step] as usize, starts[step + 1] as usize);
+        start + samples.row(row)[start..end].partition_point(|v| *v <= value)
     }
 }
 
@@ -414,6 +410,24 @@ mod tests {
         // Below 0.1 by what ranks in steps of 1/151 lose.
         assert!((0.07..=0.105).contains(&rate(hits)), "{}", rate(hits));
         assert!(rate(naive) > 0.13, "{}", rate(naive));
+    }
+
+    #[test]
+    fn a_guide_finds_what_a_search_finds() {
+        let mut rng = Rng::at(4, Purpose::Evaluation, [0, 0]);
+        let mut samples = Samples::default();
+        for n in [0, 1, 7, 8, 500, 3] {
+            // Ties, and numbers outside of what the steps cover.
+            samples.push((0..n).map(|_| (rng.unit() * 60.0).round() as f32 / 50.0 - 0.1).collect());
+        }
+        let guide = Guide::of(&samples);
+        let values: Vec<f32> = (-60..120).map(|i| i as f32 / 100.0).collect();
+        for row in 0..samples.ends.len() {
+            for value in values.iter().copied().chain([f32::NEG_INFINITY, f32::INFINITY]) {
+                let expected = samples.row(row).partition_point(|v| *v <= value);
+                assert_eq!(guide.as_low(&samples, row, value), expected, "{value} in row {row}");
+            }
+        }
     }
 
     #[test]

@@ -7,8 +7,10 @@
 
 use rayon::prelude::*;
 
+use crate::Result;
 use crate::learn::features::{Factors, Standard};
 use crate::learn::ratio::Ratio;
+use crate::learn::trainer::{Unwatched, Watch, go_on};
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::instances::Instances;
 use crate::rng::{Purpose, Rng};
@@ -193,10 +195,31 @@ pub(crate) fn power(f: f32) -> f64 {
 /// `log Σ_t m_t·e^{f_t(x)}` for some instances, ascending, each pair with the features that [`Describe`] has
 /// for it.
 pub fn log_sums(ratio: &Ratio, described: &impl Describe, catalogue: &Catalogue, wanted: &[u32]) -> Vec<f32> {
+    until_stopped(ratio, described, catalogue, wanted, &mut Unwatched).unwrap_or_default()
+}
+
+/// The same, unless it is stopped.
+pub(crate) fn until_stopped(
+    ratio: &Ratio,
+    described: &impl Describe,
+    catalogue: &Catalogue,
+    wanted: &[u32],
+    watch: &mut dyn Watch,
+) -> Result<Vec<f32>> {
     // A net that says 0 to everybody adds up as it is, to the last bit.
     if catalogue.items.is_empty() || ratio.is_silent() {
-        return vec![0.0; wanted.len()];
+        return Ok(vec![0.0; wanted.len()]);
     }
+    let together = BLOCK * 2 * rayon::current_num_threads();
+    let mut out = Vec::with_capacity(wanted.len());
+    for wanted in wanted.chunks(together) {
+        go_on(watch)?;
+        out.extend(sums_of(ratio, described, catalogue, wanted));
+    }
+    Ok(out)
+}
+
+fn sums_of(ratio: &Ratio, described: &impl Describe, catalogue: &Catalogue, wanted: &[u32]) -> Vec<f32> {
     let mut out = vec![0.0f64; wanted.len()];
     out.par_chunks_mut(BLOCK).zip(wanted.par_chunks(BLOCK)).for_each(|(out, wanted)| {
         let rows: Vec<f32> = wanted.iter().flat_map(|i| described.row(*i)).copied().collect();

@@ -10,6 +10,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::block::{Block, Extras, Known, New, Numbered};
+use super::events::{Events, number_event};
 use super::{Exposures, ExposuresBuilder, IdRef, Ids, Instances, Log};
 use crate::{Error, Result};
 
@@ -22,8 +23,8 @@ pub struct LogOptions {
     pub now: Option<u32>,
     /// Splits the log in two by time.
     pub cut: Option<Cut>,
-    /// Numbers of events that came before, see [`Log::events`]: they do not count again.
-    pub seen: Vec<u64>,
+    /// Events that came before, see [`crate::model::Model::events`]: they do not count again.
+    pub seen: Events,
     /// Leaves out the rows of users that have no number before the first row comes, and their events: see
     /// [`Tally::unknown_users`].
     pub known_users_only: bool,
@@ -148,16 +149,6 @@ pub fn is_weight(weight: f32) -> bool {
     (1e-9..=1e9).contains(&weight)
 }
 
-/// A number that stands for an event: the same for the same id, whether it was written as an integer or as
-/// text. FNV-1a, mixed once more. Models keep these numbers, so this must never change.
-pub fn event_number(id: &[u8]) -> u64 {
-    let mut h =
-        id.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    h ^ (h >> 31)
-}
-
 /// Makes a [`Log`].
 ///
 /// ```
@@ -204,10 +195,7 @@ impl LogBuilder {
     }
 
     /// No rows yet, but ids that have numbers: those stay, new names come after them.
-    pub fn with_ids(users: Ids, items: Ids, mut options: LogOptions) -> Self {
-        if !options.seen.is_sorted() {
-            options.seen.sort_unstable();
-        }
+    pub fn with_ids(users: Ids, items: Ids, options: LogOptions) -> Self {
         LogBuilder { options, users, items, ..LogBuilder::default() }
     }
 
@@ -323,8 +311,7 @@ impl LogBuilder {
             return;
         };
         let seen = &self.options.seen;
-        let fresh: Vec<bool> =
-            ids.iter().map(|id| seen.binary_search(id).is_err() && self.met.insert(*id)).collect();
+        let fresh: Vec<bool> = ids.iter().map(|id| !seen.contains(*id) && self.met.insert(*id)).collect();
         self.event_numbers.extend(ids.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(id, _)| *id));
         let repeated = fresh.iter().filter(|fresh| !**fresh).count() as u64;
         if repeated > 0 {
@@ -491,13 +478,6 @@ fn number(
     }
 }
 
-fn number_event(id: IdRef<'_>) -> u64 {
-    match id {
-        IdRef::Int(value) => event_number(value.to_string().as_bytes()),
-        IdRef::Str(text) => event_number(text.as_bytes()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -584,10 +564,8 @@ mod tests {
         let rows = Rows { events: Some(IdSlice::Str(&events)), ..rows };
         let once = build(LogOptions::default(), rows);
         assert_eq!((once.tally.rows, once.tally.repeated, once.log.events.len()), (3, 1, 3));
-        let again = build(LogOptions { seen: once.log.events, ..LogOptions::default() }, rows);
+        let again = build(LogOptions { seen: once.log.events.into(), ..LogOptions::default() }, rows);
         assert_eq!((again.tally.rows, again.tally.repeated), (0, 4));
-        assert_eq!(event_number(b"12"), 0xdeda_4d81_5210_7906, "models keep these numbers");
-        assert_eq!(number_event(IdRef::Int(12)), number_event(IdRef::Str("12")));
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 pub mod block;
 pub mod builder;
+pub mod events;
 pub mod exposures;
 pub mod ids;
 pub mod instances;
 pub mod split;
 
-pub use builder::{
-    Built, Cut, Future, IdSlice, LogBuilder, LogOptions, Rows, Tally, event_number, is_weight,
-};
+pub use builder::{Built, Cut, Future, IdSlice, LogBuilder, LogOptions, Rows, Tally, is_weight};
+pub use events::{Events, event_number};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 pub use ids::{IdRef, Ids, Names};
 pub use instances::Instances;

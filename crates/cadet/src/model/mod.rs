@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use known::KnownIds;
 pub(crate) use log_sums::LogSums;
 pub use manifest::{Addition, DataInfo, Manifest, TrainInfo};
-pub(crate) use seen::{ByUser, Events};
+pub(crate) use seen::ByUser;
 pub use seen::{Exposure, Seen};
 pub(crate) use states::Fixed;
 pub use states::ItemState;
@@ -29,6 +29,7 @@ use crate::learn::heads::Heads;
 use crate::learn::init::project::Projection;
 use crate::learn::normalise::{Catalogue, Describe};
 use crate::learn::ratio::Ratio;
+use crate::log::events::Events;
 use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::rows::Rows;
@@ -222,19 +223,9 @@ impl Model {
         self.parts.states.get(&task)
     }
 
-    /// Numbers that stand for the events seen so far, ascending; empty where events have no ids.
-    pub fn events(&self) -> Vec<u64> {
-        self.parts.events.to_vec()
-    }
-
-    /// Whether an event was seen before.
-    pub fn has_event(&self, event: u64) -> bool {
-        self.parts.events.contains(event)
-    }
-
-    /// How many of the events seen so far have ids.
-    pub fn event_count(&self) -> usize {
-        self.parts.events.len()
+    /// The events seen so far, of those that have ids.
+    pub fn events(&self) -> &Events {
+        &self.parts.events
     }
 
     /// What an item is called, where that is known.

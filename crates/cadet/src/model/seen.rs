@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use imbl::{OrdMap, OrdSet};
+use imbl::OrdMap;
 
 use crate::Result;
 pub use crate::log::exposures::Exposure;
@@ -61,6 +61,14 @@ impl Seen {
             return Some(*found);
         }
         self.logged(item)?.get(user)
+    }
+
+    /// The same for each of some users, ascending.
+    pub(crate) fn get_each(&self, users: &[u32], item: TaskId) -> Vec<Option<Exposure>> {
+        if self.of_items.range((item.0, 0)..=(item.0, u32::MAX)).next().is_some() {
+            return users.iter().map(|user| self.get(*user, item)).collect();
+        }
+        self.logged(item).map_or_else(|| vec![None; users.len()], |audience| audience.get_each(users))
     }
 
     /// The part of an item's audience that stands in the log.
@@ -225,48 +233,6 @@ fn merged<'a>(
     })
 }
 
-/// Numbers that stand for the events seen so far, where events have ids: none of them counts twice.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Events {
-    /// Ascending.
-    log: Arc<Vec<u64>>,
-    added: OrdSet<u64>,
-}
-
-impl From<Vec<u64>> for Events {
-    fn from(mut log: Vec<u64>) -> Self {
-        log.sort_unstable();
-        log.dedup();
-        Self { log: Arc::new(log), added: OrdSet::new() }
-    }
-}
-
-impl Events {
-    pub(crate) fn contains(&self, event: u64) -> bool {
-        self.log.binary_search(&event).is_ok() || self.added.contains(&event)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.log.len() + self.added.len()
-    }
-
-    pub(crate) fn add(&mut self, events: &[u64]) {
-        for event in events {
-            if self.log.binary_search(event).is_err() {
-                self.added.insert(*event);
-            }
-        }
-    }
-
-    /// All of them, ascending.
-    pub(crate) fn to_vec(&self) -> Vec<u64> {
-        let mut all = Vec::clone(&self.log);
-        all.extend(&self.added);
-        all.sort_unstable();
-        all
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,6 +264,10 @@ mod tests {
             for (task, audience) in whole.audiences() {
                 prop_assert_eq!(seen.mass(task), whole.mass(task));
                 prop_assert_eq!(seen.audience_size(task), audience.instances.len());
+                let all: Vec<u32> = (0..8).chain([7]).collect();
+                let expected: Vec<_> = all.iter().map(|user| audience.get(*user)).collect();
+                prop_assert_eq!(&seen.get_each(&all, task), &expected);
+                prop_assert_eq!(&audience.get_each(&all[5..]), &expected[5..]);
                 for user in 0..8 {
                     prop_assert_eq!(seen.get(user, task), audience.get(user));
                     let of_user = seen.of_user(user).find(|(t, _)| *t == task).map(|(_, e)| e);

@@ -38,11 +38,10 @@ pub fn load(folder: &Path) -> Result<Model> {
 
     let file = open(USERS)?;
     let users = file.wrap(Ids::from_names(file.names()?))?;
-    let ([rows, width], values) = file.matrix("features")?;
+    let ([rows, width], features) = file.shared_rows("features")?;
     if rows != users.len() {
         return Err(file.error(format!("features of {rows} users, but {} ids", users.len())));
     }
-    let features = file.wrap(Instances::new(width, values))?;
     let [mass, log_sums] = ["mass", "log_sums"].map(|name| file.floats_or_none(name, users.len()));
     let (mass, log_sums) = (mass?, log_sums?);
 
@@ -139,11 +138,11 @@ pub fn load(folder: &Path) -> Result<Model> {
     }
     let knots = match file.has("knots")? {
         true => {
-            let ([rows, columns], values) = file.matrix("knots")?;
+            let ([rows, columns], knots) = file.shared_rows("knots")?;
             if rows != items.len() || columns != calibrate::SHARES.len() {
                 return Err(file.error(format!("knots {rows} × {columns}, but {} items", items.len())));
             }
-            values
+            knots
         }
         // The first version worked them out of a sample at every call: the sample itself is as exact.
         false => {
@@ -151,7 +150,7 @@ pub fn load(folder: &Path) -> Result<Model> {
             let all: Vec<TaskId> = (0..items.len() as u32).map(TaskId).collect();
             let mut rows = ratio.matrix(&all, &halves);
             rows.par_chunks_mut(reference.len()).for_each(|row| row.sort_unstable_by(f32::total_cmp));
-            rows
+            Rows::new(reference.len(), &rows)
         }
     };
     let group = file.list("calibration.group", Dtype::U32)?;
@@ -161,7 +160,6 @@ pub fn load(folder: &Path) -> Result<Model> {
         false => (vec![0; own.ends.len()], calibrate::Samples::default()),
     };
     let calibrator = file.wrap(Calibrator::from_parts(Members { own, pooled, class, held_out }, group))?;
-    let items_count = items.len();
     let masses: Vec<f64> = match file_of_masses {
         Some(masses) => masses,
         None => (0..items.len() as u32).map(|t| exposures.mass(TaskId(t))).collect(),
@@ -174,14 +172,14 @@ pub fn load(folder: &Path) -> Result<Model> {
         trained: Arc::new(trained),
         seen: exposures.into(),
         trained_masses: Arc::new(masses),
-        features: Rows::new(width, features.values()),
+        features,
         mass: (!mass.is_empty()).then(|| Rows::new(1, &mass)),
         log_sums: (!log_sums.is_empty()).then(|| LogSums::from(log_sums)),
         standard: Arc::new(standard),
         factors: factors.map(Arc::new),
         ratio,
         pre: pre.map(Arc::new),
-        knots: Rows::new(knots.len() / items_count.max(1), &knots),
+        knots,
         reference: Arc::new((reference, reference_log_sums)),
         calibrator,
         states,

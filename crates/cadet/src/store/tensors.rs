@@ -14,6 +14,7 @@ use crate::digest::hex;
 use crate::judge::calibrate::Samples;
 use crate::learn::estimator::Tensor;
 use crate::log::ids::Names;
+use crate::rows::Rows;
 use crate::{Error, Result};
 
 /// Writes a file and makes sure that it is on the disk.
@@ -115,10 +116,31 @@ impl Opened {
         if view.dtype() != dtype {
             return Err(self.error(format!("{name:?} holds {:?}, expected {dtype:?}", view.dtype())));
         }
+        let values: Vec<T> = bytemuck::allocation::pod_collect_to_vec(view.data());
         if dtype == Dtype::F32 {
-            self.check_finite(name, &bytemuck::allocation::pod_collect_to_vec::<u8, f32>(view.data()))?;
+            self.check_finite(name, bytemuck::cast_slice(&values))?;
         }
-        Ok((view.shape().to_vec(), bytemuck::allocation::pod_collect_to_vec(view.data())))
+        Ok((view.shape().to_vec(), values))
+    }
+
+    /// A matrix for a model to keep: block after block, so that it is there once.
+    pub(super) fn shared_rows(&self, name: &str) -> Result<([usize; 2], Rows<f32>)> {
+        let tensors = self.tensors()?;
+        let view = tensors.tensor(name).map_err(|_| self.error(format!("has no tensor {name:?}")))?;
+        let (&[count, columns], Dtype::F32) = (view.shape(), view.dtype()) else {
+            let (dtype, shape) = (view.dtype(), view.shape());
+            return Err(self.error(format!("{name:?} holds {dtype:?} {shape:?}, expected a matrix of F32")));
+        };
+        if columns == 0 {
+            return Err(self.error(format!("{name:?} has no columns")));
+        }
+        let mut rows = Rows::new(columns, &[]);
+        for block in view.data().chunks(Rows::<f32>::BLOCK * columns * size_of::<f32>()) {
+            let values: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(block);
+            self.check_finite(name, &values)?;
+            rows.extend(&values);
+        }
+        Ok(([count, columns], rows))
     }
 
     pub(super) fn list<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Vec<T>> {

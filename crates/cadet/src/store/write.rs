@@ -131,7 +131,7 @@ fn exposures(model: &Model) -> Result<Pack> {
     if let Some(last) = seen.last() {
         pack.add("last", Dtype::U32, &[last.len()], last);
     }
-    let events = model.events();
+    let events = model.events().to_vec();
     if !events.is_empty() {
         pack.add("events", Dtype::U64, &[events.len()], &events);
     }

@@ -54,6 +54,11 @@ impl Exposure {
         Self { count: audience.count(i), weight: audience.weight(i), last: audience.last(i) }
     }
 
+    /// When last, where that is known.
+    pub fn when(&self) -> Option<u32> {
+        (self.last > 0).then_some(self.last)
+    }
+
     /// With what happened beside it.
     pub(crate) fn and(self, more: Exposure) -> Self {
         Self {
@@ -114,6 +119,23 @@ impl Audience<'_> {
     /// What happened between an instance and the task.
     pub fn get(&self, instance: u32) -> Option<Exposure> {
         self.instances.binary_search(&instance).ok().map(|i| Exposure::of(self, i))
+    }
+
+    /// The same for each of some instances, ascending.
+    pub(crate) fn get_each(&self, instances: &[u32]) -> Vec<Option<Exposure>> {
+        let mut at = 0;
+        let mut next = |instance: &u32| {
+            // They are near where the last one was, or far away: steps double until they are past it.
+            let rest = &self.instances[at..];
+            let mut end = 1;
+            while rest.get(end).is_some_and(|i| i < instance) {
+                end *= 2;
+            }
+            let within = &rest[end / 2..rest.len().min(end + 1)];
+            at += end / 2 + within.partition_point(|i| i < instance);
+            (self.instances.get(at) == Some(instance)).then(|| Exposure::of(self, at))
+        };
+        instances.iter().map(&mut next).collect()
     }
 
     /// The weight of this instance's exposure to the task; 0 where there was none.
