@@ -1,5 +1,6 @@
 //! A service around a cadet model: questions over HTTP, exposures that are never lost, models that are
 //! swapped while it answers.
 
-pub mod overlay;
+pub mod service;
 pub mod serving;
+pub mod state;
