@@ -6,7 +6,7 @@ CARGO ?= cargo
 demo: ## the main job on a generated world with known truth
 	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
 
-PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-cli
+PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-serve -p cadet-cli
 
 check: ## the quick tier: format, lints and tests of the product, which knows nothing of research/
 	! grep -nE '^(burn|cadet-(deep|paper))' crates/*/Cargo.toml

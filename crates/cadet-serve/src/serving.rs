@@ -1,6 +1,7 @@
 //! What answers requests: one model with everything folded into it up to a position of the log. A request
 //! takes it once and keeps it to the end, so no answer mixes models.
 
+use cadet::IdRef;
 use cadet::ask::Ask;
 use cadet::model::Model;
 
@@ -21,5 +22,15 @@ impl Serving {
     /// The model.
     pub fn model(&self) -> &Model {
         self.ask.model()
+    }
+
+    /// What changes when answers may: for `ETag`.
+    pub fn tag(&self) -> String {
+        format!("\"{}-{}\"", self.version, self.folded)
+    }
+
+    /// The index of a user that may be asked about.
+    pub fn user(&self, id: IdRef<'_>) -> Option<u32> {
+        self.ask.users().find(id)
     }
 }

@@ -7,4 +7,4 @@ pub mod store;
 
 pub use entry::{Entry, Feature, Offset, Receipt, Refusal, Shown, Title};
 pub use recent::{Recent, Sight};
-pub use store::{Store, StoreOptions};
+pub use store::{Commit, Store, StoreOptions, StoreStats};

@@ -168,6 +168,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         refitted: false,
         p_values: Vec::new(),
         added: Vec::new(),
+        through: None,
     };
     let Study { views, mut standard, factors, trained, .. } = study;
     standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);

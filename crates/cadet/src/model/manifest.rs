@@ -60,6 +60,9 @@ pub struct Manifest {
     /// What came after training, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Addition>,
+    /// The position of a service's log up to which its exposures are in this model; `None` where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<u64>,
 }
 
 fn yes() -> bool {

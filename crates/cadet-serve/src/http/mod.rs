@@ -1,0 +1,32 @@
+//! The surface: routes, what comes in, what goes out. One file per question; `problem.rs` turns every error
+//! into an answer.
+
+pub mod body;
+pub mod problem;
+pub mod score;
+pub mod wire;
+
+use std::sync::Arc;
+
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::service::Service;
+
+pub use problem::{Code, Problem};
+
+/// What routes are called with.
+pub type App = Arc<Service>;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "cadet",
+    description = "How familiar is every user with every item? Questions to a model, and what users were shown."
+))]
+struct Document;
+
+/// Every route, and its description.
+pub fn api() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi()).routes(routes!(score::score))
+}
