@@ -44,8 +44,8 @@ struct Pair<'p> {
 
 /// Memory for [`Ask::score_user_into`]; after the first lists it is large enough for all.
 #[derive(Debug)]
-pub struct Workspace {
-    scorer: scorer::Workspace,
+pub struct ScoreWorkspace {
+    scorer: scorer::ScorerWorkspace,
     tasks: Vec<TaskId>,
     /// Which row each of the tasks stands for.
     rows: Vec<usize>,
@@ -93,9 +93,9 @@ impl Ask {
     }
 
     /// Memory for [`Ask::score_user_into`], to be used again and again.
-    pub fn workspace(&self) -> Workspace {
+    pub fn workspace(&self) -> ScoreWorkspace {
         let scorer = self.scorer.workspace();
-        Workspace { scorer, tasks: Vec::new(), rows: Vec::new(), familiarity: Vec::new() }
+        ScoreWorkspace { scorer, tasks: Vec::new(), rows: Vec::new(), familiarity: Vec::new() }
     }
 
     /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says. No memory is taken
@@ -103,7 +103,7 @@ impl Ask {
     /// something: what normalises its scores is worked out then.
     pub fn score_user_into<'p>(
         &self,
-        work: &mut Workspace,
+        work: &mut ScoreWorkspace,
         user: IdRef<'p>,
         items: &[IdRef<'p>],
         rows: &mut Vec<Row<'p>>,
@@ -111,7 +111,7 @@ impl Ask {
         let model = self.model();
         let found = self.users().find(user);
         let by = found.and_then(|user| self.users().by(user));
-        let Workspace { scorer, tasks, rows: indices, familiarity } = work;
+        let ScoreWorkspace { scorer, tasks, rows: indices, familiarity } = work;
         tasks.clear();
         indices.clear();
         for item in items {
