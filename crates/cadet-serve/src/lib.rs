@@ -12,6 +12,7 @@
 //! ```
 
 mod files;
+pub mod fold;
 pub mod http;
 pub mod metrics;
 pub mod registry;

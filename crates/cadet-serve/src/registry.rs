@@ -191,7 +191,8 @@ impl Registry {
         files::make_folder(&self.folder)?;
         let _lock = Lock::take(&self.folder.join(LOCK), PATIENCE)?;
         self.clear_leftovers();
-        let manifest = serde_json::to_vec(model.manifest()).map_err(|e| Error::store(&self.folder, e.to_string()))?;
+        let manifest =
+            serde_json::to_vec(model.manifest()).map_err(|e| Error::store(&self.folder, e.to_string()))?;
         let hash: String = Sha256::digest(&manifest).iter().map(|byte| format!("{byte:02x}")).collect();
         let time = stamp(crate::now());
         let longer = (LETTERS.0..=LETTERS.1).map(|n| format!("{time}-{}", &hash[..n]));
@@ -210,7 +211,8 @@ impl Registry {
         for entry in entries.flatten() {
             let name = entry.file_name().into_string().unwrap_or_default();
             let half = name.strip_prefix('.').and_then(|rest| rest.split_once(".cadet-"));
-            let Some((model, left)) = half.filter(|(model, _)| *model != CURRENT && *model != TRAINING) else {
+            let Some((model, left)) = half.filter(|(model, _)| *model != CURRENT && *model != TRAINING)
+            else {
                 continue;
             };
             let path = entry.path();
