@@ -30,7 +30,7 @@ pub fn rows(seed: u64) -> (Vec<i64>, Vec<i64>) {
         for _ in 0..10 {
             let stray = i64::from(drawn.below(8) == 0);
             rows.0.push(user);
-            rows.1.push(2 * drawn.below(ITEMS as u64 / 2) as i64 + (user % 2 ^ stray));
+            rows.1.push(2 * drawn.below(ITEMS as u64 / 2) as i64 + ((user % 2) ^ stray));
         }
     }
     rows
