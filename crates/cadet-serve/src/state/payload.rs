@@ -262,6 +262,7 @@ fn many<T>(bytes: &mut Bytes<'_>, one: impl Fn(&mut Bytes<'_>) -> Option<T>) -> 
 /// Returns the position after them.
 fn read_exposures(bytes: &mut Bytes<'_>, first: u64, parts: &mut Vec<(u64, Entry)>) -> Option<u64> {
     let count = bytes.count()?;
+    let before = parts.len();
     let mut run: Vec<Shown> = Vec::new();
     let mut begun = first;
     let mut user: Option<&str> = None;
@@ -288,10 +289,13 @@ fn read_exposures(bytes: &mut Bytes<'_>, first: u64, parts: &mut Vec<(u64, Entry
     let offsets = many(bytes, |b| {
         Some(Offset { source: b.text()?.into(), partition: b.varint()?.try_into().ok()?, next: b.varint()? })
     })?;
-    if !run.is_empty() || !offsets.is_empty() {
+    if !run.is_empty() {
+        parts.push((begun, Entry::Exposures(run, offsets)));
+    } else if let Some((_, Entry::Exposures(_, last))) = parts[before..].last_mut() {
+        *last = offsets;
+    } else if !offsets.is_empty() {
         // Offsets alone stand where their entry began.
-        let at = if run.is_empty() { first } else { begun };
-        parts.push((at, Entry::Exposures(run, offsets)));
+        parts.push((first, Entry::Exposures(run, offsets)));
     }
     Some(first + (count as u64).max(1))
 }
