@@ -15,6 +15,7 @@ pub mod config;
 pub mod http;
 pub mod metrics;
 pub mod registry;
+pub mod run;
 pub mod service;
 pub mod serving;
 pub mod state;

@@ -1,22 +1,30 @@
 //! The surface: routes, what comes in, what goes out. One file per question; `problem.rs` turns every error
 //! into an answer.
 
+pub mod backup;
 pub mod body;
+pub mod catalogue;
 mod cors;
 pub mod document;
 mod errors;
+pub mod exposures;
 pub mod guard;
+pub mod hall;
 pub mod health;
 pub mod incoming;
 pub mod keys;
+pub mod models;
 mod outgoing;
 pub mod problem;
 pub mod route_table;
+pub mod rows;
 pub mod score;
 pub mod scrape;
 pub mod server;
 pub mod session;
+pub mod status;
 pub mod surface;
+pub mod tasks;
 pub mod watch;
 pub mod wire;
 
@@ -53,6 +61,18 @@ pub fn api() -> OpenApiRouter<Surface> {
         .routes(routes!(document::openapi))
         .routes(routes!(session::log_in, session::who, session::log_out))
         .routes(routes!(score::score))
+        .routes(routes!(exposures::add))
+        .routes(routes!(catalogue::put_items))
+        .routes(routes!(catalogue::put_users, catalogue::forget))
+        .routes(routes!(models::list))
+        .routes(routes!(models::roll_back))
+        .routes(routes!(models::get))
+        .routes(routes!(models::report))
+        .routes(routes!(models::promote))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::get))
+        .routes(routes!(backup::back_up))
+        .routes(routes!(status::status))
 }
 
 /// A page: its path, who may see it, and what shows it.
