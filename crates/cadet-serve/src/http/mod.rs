@@ -1,13 +1,36 @@
 //! The surface: routes, what comes in, what goes out. One file per question; `problem.rs` turns every error
 //! into an answer.
 
+pub mod backup;
 pub mod body;
+pub mod catalogue;
+mod cors;
+pub mod document;
+mod errors;
+pub mod exposures;
+pub mod guard;
+pub mod hall;
+pub mod health;
+pub mod incoming;
+pub mod keys;
+pub mod models;
+mod outgoing;
 pub mod problem;
+pub mod route_table;
+pub mod rows;
 pub mod score;
+pub mod scrape;
+pub mod server;
+pub mod session;
+pub mod status;
+pub mod surface;
+pub mod tasks;
+pub mod watch;
 pub mod wire;
 
 use std::sync::Arc;
 
+use axum::routing::{MethodRouter, get};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,8 +38,10 @@ use utoipa_axum::routes;
 use crate::service::Service;
 
 pub use problem::{Code, Problem};
+pub use route_table::Access;
+pub use surface::Surface;
 
-/// What routes are called with.
+/// What routes are called with: `State<App>`, or `State<Surface>` where the surface itself is asked about.
 pub type App = Arc<Service>;
 
 #[derive(OpenApi)]
@@ -26,7 +51,39 @@ pub type App = Arc<Service>;
 ))]
 struct Document;
 
-/// Every route, and its description.
-pub fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi()).routes(routes!(score::score))
+/// Every route, and its description. Who may call a route is what its `security` says; a route with the tag
+/// `questions` has an `ETag` where it is a GET.
+pub fn api() -> OpenApiRouter<Surface> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(scrape::metrics))
+        .routes(routes!(document::openapi))
+        .routes(routes!(session::log_in, session::who, session::log_out))
+        .routes(routes!(score::score))
+        .routes(routes!(exposures::add))
+        .routes(routes!(catalogue::put_items))
+        .routes(routes!(catalogue::put_users, catalogue::forget))
+        .routes(routes!(models::list))
+        .routes(routes!(models::roll_back))
+        .routes(routes!(models::get))
+        .routes(routes!(models::report))
+        .routes(routes!(models::promote))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::get))
+        .routes(routes!(backup::back_up))
+        .routes(routes!(status::status))
+}
+
+/// A page: its path, who may see it, and what shows it.
+pub type Page = (&'static str, Access, MethodRouter<Surface>);
+
+/// Pages for people, which `--no-dashboard` leaves out. They are no part of the API.
+fn pages() -> Vec<Page> {
+    Vec::new()
+}
+
+/// Pages that are always there.
+fn always() -> Vec<Page> {
+    vec![("/docs/errors", Access::Public, get(errors::page))]
 }
