@@ -1,9 +1,24 @@
 //! The surface: routes, what comes in, what goes out. One file per question; `problem.rs` turns every error
 //! into an answer.
 
+pub mod audience;
 pub mod body;
+pub mod cursor;
+pub mod derived;
+pub mod item;
+pub mod items;
+pub mod known;
+pub mod listing;
+pub mod members;
+pub mod names;
 pub mod problem;
+pub mod query;
+pub mod rerank;
+pub mod reranked;
 pub mod score;
+pub mod table;
+pub mod user;
+pub mod users;
 pub mod wire;
 
 use std::sync::Arc;
@@ -28,5 +43,12 @@ struct Document;
 
 /// Every route, and its description.
 pub fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi()).routes(routes!(score::score))
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(score::score))
+        .routes(routes!(rerank::rerank))
+        .routes(routes!(audience::audience))
+        .routes(routes!(user::user))
+        .routes(routes!(item::item))
+        .routes(routes!(items::items))
+        .routes(routes!(users::users))
 }

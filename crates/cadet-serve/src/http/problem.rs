@@ -38,6 +38,8 @@ pub enum Code {
     UnknownItem,
     /// The item was not trained.
     UntrainedItem,
+    /// Nobody is known to have seen the item.
+    NoExposure,
     /// The model found nothing to rank by.
     NoSignal,
     /// There is no such model.
@@ -83,6 +85,7 @@ impl Code {
             | Code::UnknownUser
             | Code::UnknownItem
             | Code::UntrainedItem
+            | Code::NoExposure
             | Code::NoSignal
             | Code::UnknownModel
             | Code::UnknownTask => StatusCode::NOT_FOUND,
