@@ -5,6 +5,8 @@ pub mod audience;
 pub mod body;
 pub mod cursor;
 pub mod derived;
+pub mod explain;
+pub mod fresh;
 pub mod item;
 pub mod items;
 pub mod known;
@@ -16,6 +18,7 @@ pub mod query;
 pub mod rerank;
 pub mod reranked;
 pub mod score;
+pub mod similar;
 pub mod table;
 pub mod user;
 pub mod users;
@@ -47,8 +50,11 @@ pub fn api() -> OpenApiRouter<App> {
         .routes(routes!(score::score))
         .routes(routes!(rerank::rerank))
         .routes(routes!(audience::audience))
+        .routes(routes!(fresh::fresh))
         .routes(routes!(user::user))
         .routes(routes!(item::item))
+        .routes(routes!(similar::similar))
+        .routes(routes!(explain::explain))
         .routes(routes!(items::items))
         .routes(routes!(users::users))
 }
