@@ -105,6 +105,7 @@ fn take(memory: &Memory, path: &Path, found: &Found<'_>) -> Result<()> {
         let what = format!("byte {}, position {}: a record cannot be read", found.at, found.position);
         return Err(Error::store(path, what));
     };
+    memory.ids.insert(record.gone.iter().copied(), record.head.at);
     record.parts.iter().for_each(|(first, entry)| memory.apply(*first, record.head.at, entry));
     Ok(())
 }

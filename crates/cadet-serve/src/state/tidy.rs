@@ -18,7 +18,7 @@ use super::options::seconds;
 use super::payload::{self, Record};
 use super::segment::{self, Found, Segment};
 use super::store::{Shared, Store};
-use super::{Entry, exposures, snapshot};
+use super::{Entry, Shown, exposures, snapshot};
 
 /// Users, and the position at which each was forgotten.
 pub(crate) type Forgotten = BTreeMap<Box<str>, u64>;
@@ -194,6 +194,18 @@ impl Shared {
         Ok(())
     }
 
+    /// Hashes of the events of rows that users did before they were forgotten.
+    fn events<'a>(
+        &'a self,
+        first: u64,
+        entry: &'a Entry,
+        forgotten: &'a Forgotten,
+    ) -> impl Iterator<Item = u128> + 'a {
+        let rows = if let Entry::Exposures(rows, _) = entry { &rows[..] } else { &[] };
+        let before = move |(row, seq): &(&Shown, u64)| forgotten.get(&row.user).is_some_and(|at| seq < at);
+        rows.iter().zip(first..).filter(before).filter_map(|(row, _)| self.memory.id(row))
+    }
+
     /// Writes a closed file again without what users did before they were forgotten. Positions stay.
     fn rewrite(&self, segment: &Segment, forgotten: &Forgotten) -> Result<()> {
         let mut concerned = false;
@@ -215,14 +227,16 @@ impl Shared {
             let mut bytes = vec![0; FRAME];
             record.head.put(&mut bytes);
             let mut next = position;
+            let ids = record.parts.iter().flat_map(|(first, entry)| self.events(*first, entry, forgotten));
+            let mut ids = record.gone.into_iter().chain(ids.collect::<Vec<_>>());
             for (first, entry) in record.parts {
                 for (first, entry) in counted(first, entry, forgotten, (0, u64::MAX)) {
-                    put_gone(&mut bytes, first - next);
+                    payload::put_gone(&mut bytes, first - next, &mut ids);
                     payload::put(&mut bytes, &entry);
                     next = first + payload::positions(&entry);
                 }
             }
-            put_gone(&mut bytes, position + record.head.positions - next);
+            payload::put_gone(&mut bytes, position + record.head.positions - next, &mut ids);
             frame::close(self.store, position, &mut bytes);
             write_all(&*file, &bytes, at).map_err(failed)?;
             let end = at + bytes.len() as u64;
@@ -237,13 +251,6 @@ impl Shared {
             *place = Arc::new(again);
         }
         disk.sync_folder(&self.state).map_err(failed)
-    }
-}
-
-fn put_gone(bytes: &mut Vec<u8>, count: u64) {
-    if count > 0 {
-        let gone = (0..count).map(|_| None);
-        payload::put_exposures(bytes, count as usize, gone, &[]);
     }
 }
 

@@ -47,9 +47,7 @@ fn live(disk: &SimDisk, seed: u64) -> Outcome {
             _ => {}
         }
     }
-    outcome
-        .sure
-        .check_memory(&store, &format!("seed {seed}: what questions see, whatever failed"));
+    outcome.sure.check_memory(&store, &format!("seed {seed}: what questions see, whatever failed"));
     disk.crash();
     outcome
 }

@@ -38,8 +38,7 @@ impl Dice {
             n => {
                 let rows = (0..self.below(6)).map(|_| {
                     let event = (self.below(3) > 0).then(|| format!("e{}", self.below(200)));
-                    let mut row =
-                        shown(&user(self), &item(self), self.below(100) as u32, event.as_deref());
+                    let mut row = shown(&user(self), &item(self), self.below(100) as u32, event.as_deref());
                     row.weight = [1.0, 0.25][self.below(2) as usize];
                     row
                 });
@@ -75,9 +74,11 @@ pub fn table(bytes: Vec<u8>) -> Vec<TableRow> {
     let mut rows = Vec::new();
     for batch in reader {
         let batch = batch.unwrap();
-        let text = |name: &str| batch.column_by_name(name).unwrap().as_any().downcast_ref::<StringArray>().unwrap();
+        let text =
+            |name: &str| batch.column_by_name(name).unwrap().as_any().downcast_ref::<StringArray>().unwrap();
         let times = batch.column_by_name("timestamp").unwrap().as_any().downcast_ref::<Int64Array>().unwrap();
-        let weights = batch.column_by_name("weight").unwrap().as_any().downcast_ref::<Float32Array>().unwrap();
+        let weights =
+            batch.column_by_name("weight").unwrap().as_any().downcast_ref::<Float32Array>().unwrap();
         for i in 0..batch.num_rows() {
             let events = text("event_id");
             rows.push((
@@ -96,9 +97,19 @@ pub fn table(bytes: Vec<u8>) -> Vec<TableRow> {
 pub fn check_tables(disk: &SimDisk, oracle: &Oracle, what: &str) {
     let files = disk.names().into_iter().filter(|path| path.extension().is_some_and(|e| e == "parquet"));
     let found: Vec<TableRow> = files.flat_map(|path| table(disk.content(&path))).collect();
-    let expected: Vec<TableRow> = oracle.rows.values().map(|row| {
-        let time = (row.time > 0).then_some(row.time.into());
-        (row.user.to_string(), row.item.to_string(), time, row.weight.to_bits(), row.event.as_ref().map(|e| e.to_string()))
-    }).collect();
+    let expected: Vec<TableRow> = oracle
+        .rows
+        .values()
+        .map(|row| {
+            let time = (row.time > 0).then_some(row.time.into());
+            (
+                row.user.to_string(),
+                row.item.to_string(),
+                time,
+                row.weight.to_bits(),
+                row.event.as_ref().map(|e| e.to_string()),
+            )
+        })
+        .collect();
     assert_eq!(found, expected, "{what}: Parquet files");
 }
