@@ -13,6 +13,7 @@ pub(crate) mod rerank;
 pub(crate) mod score;
 pub(crate) mod similar;
 pub(crate) mod simulate;
+pub(crate) mod state;
 pub(crate) mod train;
 pub(crate) mod user;
 pub(crate) mod users;
@@ -49,7 +50,11 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
             drop(store::Claim::take(&args.out)?);
             (&args.model, &mut args.log, &mut args.events)
         }
-        Command::Demo(_) | Command::Simulate(_) | Command::Similar(_) | Command::Inspect(_) => return Ok(()),
+        Command::Demo(_)
+        | Command::Simulate(_)
+        | Command::Similar(_)
+        | Command::Inspect(_)
+        | Command::State(_) => return Ok(()),
     };
     log.fill(events, store::load_manifest(model)?.data.columns);
     Ok(())
