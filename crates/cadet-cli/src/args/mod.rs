@@ -5,6 +5,7 @@ mod make;
 mod model;
 mod reading;
 mod serve;
+mod state;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
@@ -15,6 +16,7 @@ pub(crate) use make::{Demo, Items, ItemsAdd, Simulate, Train};
 pub(crate) use model::Models;
 pub(crate) use reading::{EventFlags, LogFlags, UserFlags};
 pub(crate) use serve::{Key, KeyNew, KeyRole, LogFormat, Serve};
+pub(crate) use state::{State, StateCheck, StateCut};
 
 /// How familiar is every user with every item? Learned from exposure logs alone.
 #[derive(Debug, Parser)]
@@ -127,4 +129,7 @@ pub(crate) enum Command {
     /// Keys for the service
     #[command(subcommand, after_help = "Example:\n  cadet key new --role read --name team >> key.txt")]
     Key(Key),
+    /// Look after the log of a service
+    #[command(subcommand, after_help = "Example:\n  cadet state check data")]
+    State(State),
 }
