@@ -320,3 +320,30 @@ fn many_events_are_folded_before_the_time_is_up() {
     send_rows(&service, &arrivals(2, 10));
     all_folded(&service);
 }
+
+#[test]
+fn what_arrived_is_there_for_training() {
+    let folder = tempfile::tempdir().unwrap();
+    published(folder.path(), models::learned());
+    let service =
+        open_with(folder.path(), ServiceOptions { compact_every: Duration::from_millis(20), ..quick() });
+    send_rows(&service, &arrivals(1, 50));
+    let exposures = folder.path().join("exposures");
+    let files = || fs::read_dir(&exposures).map_or(0, |entries| entries.flatten().count());
+    until("it is written", || files() > 0);
+}
+
+#[test]
+fn a_model_of_another_log_gets_all_of_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = models::learned().with_manifest(|m| m.through = Some(1 << 30));
+    published(folder.path(), &foreign);
+    let service = open(folder.path());
+    let before = asked(&service, "4", "6").0;
+    send_rows(&service, &[shown(4, 6)]);
+    all_folded(&service);
+    assert_eq!(asked(&service, "4", "6").0, before + 1);
+    service.stop().unwrap();
+    drop(service);
+    assert_eq!(asked(&open(folder.path()), "4", "6").0, before + 1);
+}
