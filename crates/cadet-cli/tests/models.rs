@@ -24,9 +24,8 @@ fn training_into_a_data_folder_leaves_a_model_that_answers() {
     assert_eq!((first.len(), &first[0]["current"]), (1, &Value::Bool(true)));
     let first = first[0]["model"].as_str().unwrap().to_owned();
     assert!(out.contains(&first));
-    let shown = place.ok(&format!(
-        "train log.csv --users users.csv --into data --no-promote --json --seed 2 {QUICK}"
-    ));
+    let shown = place
+        .ok(&format!("train log.csv --users users.csv --into data --no-promote --json --seed 2 {QUICK}"));
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let second = shown["model"].as_str().unwrap().to_owned();
     assert_eq!((&shown["answers"], shown.get("through")), (&Value::Bool(false), None));

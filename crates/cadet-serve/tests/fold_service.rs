@@ -125,7 +125,9 @@ fn folded_on_or_read_again_it_is_the_same_model() {
         drop(service);
     }
     let service = open(folder.path());
-    rows[600..].chunks(100).for_each(|part| drop(send_rows(&service, part)));
+    for part in rows[600..].chunks(100) {
+        send_rows(&service, part);
+    }
     all_folded(&service);
     let whole = everything(&Ask::new(&expected(models::learned(), &rows)));
     assert!(everything(&service.serving().unwrap().ask) == whole);
@@ -175,7 +177,11 @@ fn a_promoted_model_knows_what_arrived_before_and_during() {
     let service = open(folder.path());
     let second = service.registry().publish(models::other()).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| rows.chunks(4).for_each(|part| drop(send_rows(&service, part))));
+        scope.spawn(|| {
+            for part in rows.chunks(4) {
+                send_rows(&service, part);
+            }
+        });
         for i in 0..6 {
             promoted(&service, if i % 2 == 0 { &second } else { &first });
         }
