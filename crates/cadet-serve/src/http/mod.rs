@@ -1,30 +1,48 @@
 //! The surface: routes, what comes in, what goes out. One file per question; `problem.rs` turns every error
 //! into an answer.
 
+pub mod audience;
 pub mod backup;
 pub mod body;
 pub mod catalogue;
 mod cors;
+pub mod cursor;
+pub mod derived;
 pub mod document;
 mod errors;
+pub mod explain;
 pub mod exposures;
+pub mod fresh;
 pub mod guard;
 pub mod hall;
 pub mod health;
 pub mod incoming;
+pub mod item;
+pub mod items;
 pub mod keys;
+pub mod known;
+pub mod listing;
+pub mod members;
 pub mod models;
+pub mod names;
 mod outgoing;
 pub mod problem;
+pub mod query;
+pub mod rerank;
+pub mod reranked;
 pub mod route_table;
 pub mod rows;
 pub mod score;
 pub mod scrape;
 pub mod server;
 pub mod session;
+pub mod similar;
 pub mod status;
 pub mod surface;
+pub mod table;
 pub mod tasks;
+pub mod user;
+pub mod users;
 pub mod watch;
 pub mod wire;
 
@@ -61,6 +79,15 @@ pub fn api() -> OpenApiRouter<Surface> {
         .routes(routes!(document::openapi))
         .routes(routes!(session::log_in, session::who, session::log_out))
         .routes(routes!(score::score))
+        .routes(routes!(rerank::rerank))
+        .routes(routes!(audience::audience))
+        .routes(routes!(fresh::fresh))
+        .routes(routes!(user::user))
+        .routes(routes!(item::item))
+        .routes(routes!(similar::similar))
+        .routes(routes!(explain::explain))
+        .routes(routes!(items::items))
+        .routes(routes!(users::users))
         .routes(routes!(exposures::add))
         .routes(routes!(catalogue::put_items))
         .routes(routes!(catalogue::put_users, catalogue::forget))
