@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Args, Command, Items};
+use args::{Args, Command, Items, State};
 
 fn main() -> ExitCode {
     hush_caught_panics();
@@ -40,6 +40,8 @@ fn main() -> ExitCode {
         Command::Explain(explain) => commands::explain::run(explain, &args.global),
         Command::Items(Items::Add(add)) => commands::items::add(add, &args.global),
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
+        Command::State(State::Check(check)) => commands::state::check(check, &args.global),
+        Command::State(State::Cut(cut)) => commands::state::cut(cut, &args.global),
     };
     let result = ready.and_then(|()| output::pool(args.global.threads)).and_then(|pool| pool.install(run));
     match result {

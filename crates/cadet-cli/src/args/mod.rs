@@ -4,6 +4,7 @@ mod ask;
 mod make;
 mod model;
 mod reading;
+mod state;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
@@ -13,6 +14,7 @@ pub(crate) use ask::{
 pub(crate) use make::{Demo, Items, ItemsAdd, Simulate, Train};
 pub(crate) use model::Models;
 pub(crate) use reading::{EventFlags, LogFlags, UserFlags};
+pub(crate) use state::{State, StateCheck, StateCut};
 
 /// How familiar is every user with every item? Learned from exposure logs alone.
 #[derive(Debug, Parser)]
@@ -117,4 +119,7 @@ pub(crate) enum Command {
     /// Say what is in a model and where it came from
     #[command(after_help = "Example:\n  cadet inspect model")]
     Inspect(Inspect),
+    /// Look after the log of a service
+    #[command(subcommand, after_help = "Example:\n  cadet state check data")]
+    State(State),
 }

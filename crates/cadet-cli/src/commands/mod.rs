@@ -14,6 +14,7 @@ pub(crate) mod rerank;
 pub(crate) mod score;
 pub(crate) mod similar;
 pub(crate) mod simulate;
+pub(crate) mod state;
 mod target;
 pub(crate) mod train;
 pub(crate) mod user;
@@ -52,7 +53,11 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
             drop(store::Claim::take(&args.out)?);
             (&args.model, &mut args.log, &mut args.events)
         }
-        Command::Demo(_) | Command::Simulate(_) | Command::Similar(_) | Command::Inspect(_) => return Ok(()),
+        Command::Demo(_)
+        | Command::Simulate(_)
+        | Command::Similar(_)
+        | Command::Inspect(_)
+        | Command::State(_) => return Ok(()),
     };
     log.fill(events, store::load_manifest(model)?.data.columns);
     Ok(())
