@@ -15,10 +15,13 @@ pub(crate) fn check(args: &StateCheck, global: &Global) -> Result<()> {
         let segments = report.segments.iter().map(|s| {
             json!({ "file": s.path, "first": s.first, "last": s.last, "records": s.records, "bytes": s.bytes })
         });
-        let segments: Vec<_> = segments.collect();
         output::print_json(&json!({
-            "seq": report.seq, "torn": report.torn, "snapshots": report.snapshots, "segments": segments,
-            "problems": problems, "remarks": report.remarks,
+            "seq": report.seq,
+            "torn": report.torn,
+            "snapshots": report.snapshots,
+            "segments": segments.collect::<Vec<_>>(),
+            "problems": problems,
+            "remarks": report.remarks,
         }))?;
     } else {
         let rows = report.segments.iter().map(|s| {
