@@ -125,7 +125,11 @@ pub struct Outcome<'r> {
 
 impl Counting<'_> {
     /// Reranks a list.
-    pub fn rerank<'r>(&self, work: &mut RerankWorkspace, list: &'r RerankList) -> Result<Outcome<'r>, Problem> {
+    pub fn rerank<'r>(
+        &self,
+        work: &mut RerankWorkspace,
+        list: &'r RerankList,
+    ) -> Result<Outcome<'r>, Problem> {
         let Counting { app, serving, config, from, excluded } = *self;
         let model = serving.model();
         let asked = list.items.all("/lists")?;

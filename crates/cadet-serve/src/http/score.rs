@@ -155,6 +155,7 @@ fn many_rows<'p>(
 /// Brings counts up to date, and says nothing of users who were forgotten.
 fn finish(app: &Service, serving: &Serving, pairs: &[(&Id, &Id)], rows: &mut [Row<'_>]) {
     app.recount(serving, rows);
+    app.metrics().answered("score", rows);
     let mut start = 0;
     for run in pairs.chunk_by(|a, b| a.0 == b.0) {
         let of_user = &mut rows[start..start + run.len()];

@@ -248,7 +248,7 @@ impl Surface {
         }
         let seq = self.gate.service.store().seq();
         let tag = serving.filter(|_| operates.is_question && parts.method.is_safe());
-        let tag = tag.map(|serving| outgoing::tag(serving, seq));
+        let tag = tag.map(|serving| outgoing::tag(serving, seq, &parts.headers));
         if tag.as_ref().is_some_and(|tag| outgoing::has_tag(&parts.headers, tag)) {
             return Ok(outgoing::with_tag(StatusCode::NOT_MODIFIED.into_response(), tag));
         }

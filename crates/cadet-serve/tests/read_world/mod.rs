@@ -10,7 +10,8 @@ use cadet::learn::trainer::Unwatched;
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::worlds::synth::WorldConfig;
-use cadet_serve::http::wire::Caller;
+use cadet_serve::http::guard::Caller;
+use cadet_serve::http::keys::Role;
 use cadet_serve::http::{self, App};
 use cadet_serve::service::Service;
 use cadet_serve::state::{Entry, Refusal, Shown};
@@ -88,7 +89,10 @@ impl World {
     pub fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let app = Service::open(folder.path()).unwrap();
-        let router = http::api().split_for_parts().0.with_state(http::Surface::new(Arc::clone(&app), Default::default()).unwrap());
+        let router = http::api()
+            .split_for_parts()
+            .0
+            .with_state(http::Surface::new(Arc::clone(&app), Default::default()).unwrap());
         Self { app, router, folder }
     }
 
@@ -120,7 +124,8 @@ impl World {
     /// The same by a caller who may ingest, with an idempotency key.
     pub async fn post_keyed(&self, uri: &str, body: &Value, key: &str) -> Answered {
         let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
-        let request = request.header("idempotency-key", key).extension(Caller::new(true));
+        let request =
+            request.header("idempotency-key", key).extension(Caller::new(&[Role::Read, Role::Ingest]));
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 
