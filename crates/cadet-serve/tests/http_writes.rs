@@ -126,7 +126,8 @@ fn waiting_for_the_fold_says_whether_it_came() {
 #[test]
 fn an_answer_is_told_from_the_next_by_its_tag() {
     let world = world::start();
-    let path = "/v1/explain?user_id=1&item_id=2";
+    let (user, item) = (world::MODEL.users().name(1), world::MODEL.items().name(2));
+    let path = &format!("/v1/explain?user_id={user}&item_id={item}");
     let first = world.get(path);
     assert_eq!(first.status, 200, "{}", first.text());
     let tag = first.header("etag").unwrap().to_owned();

@@ -53,10 +53,10 @@ impl Caller {
 }
 
 /// Why a request is refused, and under which reason it is counted.
-pub type Denied = (&'static str, Problem);
+pub type Denied = (&'static str, Box<Problem>);
 
 fn unauthorized(reason: &'static str, detail: &str) -> Denied {
-    (reason, Problem::new(Code::Unauthorized, detail))
+    (reason, Box::new(Problem::new(Code::Unauthorized, detail)))
 }
 
 /// Who a request comes from, if who it is may call a route.
@@ -90,7 +90,7 @@ pub fn admit(
     })?;
     let caller = Caller { name: Some(Arc::clone(&key.name)), roles: key.roles, key: Some(print) };
     if let Access::Role(needed) = access {
-        caller.must(needed).map_err(|problem| ("role", problem))?;
+        caller.must(needed).map_err(|problem| ("role", Box::new(problem)))?;
     }
     Ok(caller)
 }
@@ -111,7 +111,7 @@ pub fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<
     }
     let detail = "without keys this service answers only as localhost, 127.0.0.1 or [::1]: start it with \
                   --allowed-host NAME, or with --keys FILE";
-    Err(("host", Problem::new(Code::Forbidden, detail)))
+    Err(("host", Box::new(Problem::new(Code::Forbidden, detail))))
 }
 
 fn without_port(authority: &str) -> &str {
@@ -151,7 +151,7 @@ pub fn check_origin(
         return Ok(());
     }
     let detail = "another web page may not do this: start the service with --cors-origin ORIGIN to let it";
-    Err(("origin", Problem::new(Code::Forbidden, detail)))
+    Err(("origin", Box::new(Problem::new(Code::Forbidden, detail))))
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub async fn readyz(
     let loading = surface.service().loading();
     if surface.service().serving().is_none() {
         let problem = loading.problem.clone().unwrap_or_else(|| "the model is being loaded".to_owned());
-        return Err(Problem { loading: Some(loading), ..Problem::new(Code::Loading, problem) });
+        return Err(Problem { loading: Some(Box::new(loading)), ..Problem::new(Code::Loading, problem) });
     }
     if query.require == Some(Required::Ingest) && surface.service().store().stats().failed {
         return Err(Problem::new(

@@ -250,10 +250,10 @@ pub struct Problem {
     pub nearest: Vec<String>,
     /// How far the model is that is being loaded: only from /readyz.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loading: Option<Loading>,
+    pub loading: Option<Box<Loading>>,
     /// The methods that there are, for the header of that name.
     #[serde(skip)]
-    pub allow: Option<String>,
+    pub allow: Option<Box<str>>,
 }
 
 impl Problem {

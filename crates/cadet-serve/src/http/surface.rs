@@ -235,7 +235,7 @@ impl Surface {
         };
         let caller = self.admit(&parts, operates).map_err(|(reason, problem)| {
             self.metrics().denied(reason);
-            problem
+            *problem
         })?;
         let (_in_flight, number) = self.metrics().begin();
         // Probes are answered however much there is to do.
@@ -317,7 +317,10 @@ fn nothing_there(parts: &Parts, methods: Option<&Methods>) -> Problem {
         None => Problem::new(Code::NotFound, "there is no such path: /openapi.json lists what there is"),
         Some(methods) => {
             let detail = format!("{} is not done here: {}", parts.method, methods.allow);
-            Problem { allow: Some(methods.allow.clone()), ..Problem::new(Code::MethodNotAllowed, detail) }
+            Problem {
+                allow: Some(methods.allow.as_str().into()),
+                ..Problem::new(Code::MethodNotAllowed, detail)
+            }
         }
     }
 }
