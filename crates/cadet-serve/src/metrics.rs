@@ -37,8 +37,6 @@ pub struct Metrics {
     folded: IntGauge,
     fold: Histogram,
     fold_age: Gauge,
-    /// When something was folded in last, as the bits of a number of seconds since 1970.
-    folded_at: AtomicU64,
     swaps: IntCounterVec,
     swap: HistogramVec,
     pause: Histogram,
@@ -76,8 +74,6 @@ struct ModelMetrics {
 pub struct ModelFacts {
     /// Its name in the registry.
     pub version: String,
-    /// When it was loaded, in seconds since 1970.
-    pub loaded: u64,
     /// When it was trained, in seconds since 1970.
     pub trained: u64,
     /// How large it is.
@@ -160,7 +156,6 @@ impl Default for Metrics {
             folded: make.level("cadet_folded_seq", "The position up to which the model knows the log"),
             fold: make.spread("cadet_fold_duration_seconds", "How long folding in took", &SLOW),
             fold_age: make.value("cadet_fold_age_seconds", "Since when exposures wait to be folded in"),
-            folded_at: AtomicU64::new(0),
             swaps: make.count(
                 "cadet_model_swaps_total",
                 "Models that took over, or not",
@@ -281,24 +276,26 @@ impl Metrics {
     /// The log was folded into the model.
     pub fn folded(&self, took: Duration) {
         self.fold.observe(took.as_secs_f64());
-        self.folded_at.store(crate::now(), Ordering::Relaxed);
     }
 
-    /// How far the model knows the log, which goes up to `durable`.
-    pub fn folded_to(&self, folded: u64, durable: u64) {
-        self.folded.set(folded as i64);
-        let since = self.folded_at.load(Ordering::Relaxed);
-        let waits = folded < durable && since > 0;
-        self.fold_age.set(if waits { crate::now().saturating_sub(since) as f64 } else { 0.0 });
+    /// How far the model knows the log, and for how many seconds something has been waiting to be folded in.
+    pub fn folded_to(&self, seq: u64, age: f64) {
+        self.folded.set(seq as i64);
+        self.fold_age.set(age);
     }
 
-    /// A model took over, or did not: `kind` is `promote`, `rollback`, `fold` or `start`, `result` is `ok` or a
-    /// code.
-    pub fn swapped(&self, kind: &'static str, result: &'static str) {
+    /// A model took over, or did not: `kind` is `promote` or `rollback`, `result` is `ok` or a code.
+    pub fn swapped(&self, kind: &'static str, result: &'static str, seconds: f64) {
         self.swaps.with_label_values(&[kind, result]).inc();
+        self.swap.with_label_values(&["whole"]).observe(seconds);
     }
 
-    /// A part of a swap took so long: `load`, `check`, `replay` or `switch`.
+    /// Another model answers from now on.
+    pub fn loaded(&self) {
+        self.model.loaded.set(crate::now() as i64);
+    }
+
+    /// A part of a swap took so long: `load`, `check`, `replay` or `switch`; the whole is `whole`.
     pub fn swap_phase(&self, phase: &'static str, took: Duration) {
         self.swap.with_label_values(&[phase]).observe(took.as_secs_f64());
     }
@@ -308,13 +305,12 @@ impl Metrics {
         self.pause.observe(took.as_secs_f64());
     }
 
-    /// Another model answers from now on.
+    /// What is known of the model that answers.
     pub fn model(&self, facts: &ModelFacts) {
         let model = &self.model;
         // One series: the name of the model before goes.
         model.info.reset();
         model.info.with_label_values(&[&facts.version]).set(1);
-        model.loaded.set(facts.loaded as i64);
         model.trained.set(facts.trained as i64);
         model.bytes.set(facts.bytes as i64);
         let nan = |value: Option<f64>| value.unwrap_or(f64::NAN);

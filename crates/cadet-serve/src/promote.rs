@@ -209,6 +209,8 @@ impl OnItsWay<'_> {
         let problem = outcome.as_ref().err().cloned();
         let swapped = Swapped { kind, model: name.clone(), at: crate::now(), seconds, problem };
         self.service.notes.swapped(swapped);
+        let result = outcome.as_ref().err().map_or("ok", |problem| problem.code);
+        self.service.metrics().swapped(kind, result, seconds);
         // Whoever sees the task ended may begin the next one.
         self.service.swapping.store(false, Ordering::SeqCst);
         self.service.tasks().end(*task, outcome);

@@ -45,36 +45,14 @@ async fn live(folder: PathBuf, config: Config, listener: TcpListener) -> Result<
     reload_on_hangup(&surface).map_err(failed)?;
     // Whoever asks from now on asks the service, which says itself whether its model is there.
     hall.close();
-    tokio::task::spawn_blocking({
-        let service = Arc::clone(&service);
-        move || {
-            if let Err(error) = load(&service) {
-                tracing::error!(%error, "no model was loaded");
-            }
-        }
-    });
     let told = async move {
         // The other end lives as long as the process.
         let _ = stop.changed().await;
         tracing::info!("stopping: what is under way has 10 s to end");
     };
     server::serve(listener, surface, told).await.map_err(failed)?;
-    let closed = tokio::task::spawn_blocking(move || service.store().close()).await;
+    let closed = tokio::task::spawn_blocking(move || service.stop()).await;
     closed.map_err(|e| failed(std::io::Error::other(e)))?
-}
-
-/// Loads the model that answers.
-fn load(service: &Arc<Service>) -> Result<()> {
-    let Some(name) = service.registry().current()? else {
-        tracing::warn!(
-            "there is no model yet: `cadet train --data-dir` makes one, and POST /v1/models/NAME/promote"
-        );
-        return Ok(());
-    };
-    let model = cadet::store::load(&service.registry().path(&name))?;
-    let through = model.manifest().through.unwrap_or(0);
-    service.serve(name, &model, through, through);
-    Ok(())
 }
 
 /// Changes once the service is told to stop.

@@ -79,7 +79,7 @@ pub struct Service {
     position: watch::Sender<u64>,
     store: Arc<Store>,
     tasks: Tasks,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     pub(crate) asked: Asked,
     pub(crate) notes: Notes,
     /// Whether another model is on its way.
@@ -173,17 +173,23 @@ impl Service {
         files::make_folder(folder)?;
         let lock = Lock::take(&folder.join("LOCK"), PATIENCE)?;
         let (jobs, to_do) = mpsc::channel();
+        let metrics = Arc::new(Metrics::default());
+        let mut log = options.store.clone();
+        if log.on_commit.is_none() {
+            let metrics = Arc::clone(&metrics);
+            log.on_commit = Some(Arc::new(move |commit| metrics.committed(commit)));
+        }
         let service = Arc::new(Self {
             folder: folder.to_owned(),
             registry: Registry::open(folder),
-            store: Arc::new(Store::open(folder, options.store.clone())?),
+            store: Arc::new(Store::open(folder, log)?),
             options,
             serving: ArcSwapOption::empty(),
             turn: Mutex::default(),
             replaced: Mutex::default(),
             position: watch::Sender::new(0),
             tasks: Tasks::default(),
-            metrics: Metrics::default(),
+            metrics,
             asked: Asked::default(),
             notes: Notes::default(),
             // The first model is on its way from the beginning.
@@ -234,7 +240,11 @@ impl Service {
     /// Requests that begin after this are answered by another model or by one that knows more.
     pub(crate) fn answer_from(&self, follower: &Follower) {
         let serving = Arc::new(follower.serving(&self.store));
+        let version = serving.version.clone();
         let before = self.serving.swap(Some(serving));
+        if before.as_ref().is_none_or(|before| before.version != version) {
+            self.metrics.loaded();
+        }
         // Not dropped here, nor by a request that happens to hold it last.
         lock(&self.replaced).extend(before);
         self.store.set_folded(follower.counted());
@@ -294,9 +304,13 @@ impl Service {
         let turn = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Overloaded)?;
         let (answer, answered) = oneshot::channel();
         let service = Arc::clone(self);
+        let asked = Instant::now();
+        self.metrics.queued(1);
         self.pool.spawn(move || {
+            service.metrics.waited(asked.elapsed());
             // Who asked may have gone.
             let _ = answer.send(work(&service));
+            service.metrics.queued(-1);
             drop(turn);
         });
         // Only a panic drops the other end; it was reported where it happened.

@@ -135,6 +135,7 @@ impl Service {
         if follower.folded > before {
             self.answer_from(follower);
             self.notes.folded(begun.elapsed());
+            self.metrics().folded(begun.elapsed());
         }
         let problem = match walked {
             Ok(Ok(walked)) => {

@@ -54,7 +54,7 @@ fn whatever_is_asked_there_are_at_most_500_series_and_no_names_in_them() {
     for (kind, result) in
         [("promote", "ok"), ("promote", "worse_than_chance"), ("rollback", "ok"), ("fold", "ok")]
     {
-        metrics.swapped(kind, result);
+        metrics.swapped(kind, result, 1.0);
     }
     let spec = world.get("/openapi.json").json();
     let paths: Vec<&String> = spec["paths"].as_object().unwrap().keys().collect();
@@ -76,9 +76,14 @@ fn whatever_is_asked_there_are_at_most_500_series_and_no_names_in_them() {
     let text = world.get("/metrics").text();
     let samples = samples(&text);
     assert!(samples.len() <= 500, "{} series", samples.len());
-    assert!(!text.contains("secret") && !text.contains("model-1") && !text.contains("first"));
+    assert!(
+        !text.contains("secret")
+            && !text.contains("model-1")
+            && !text.contains("first")
+            && !text.contains("\"second\"")
+    );
     let value = |series: &str| samples.iter().find(|(known, _)| known == series).map(|(_, value)| *value);
-    assert_eq!(value("cadet_model_info{version=\"second\"}"), Some(1.0));
+    assert_eq!(value("cadet_model_info{version=\"20260101T000000Z-0000\"}"), Some(1.0));
     assert_eq!(value("cadet_exposures_total{result=\"duplicate\",source=\"http\"}"), Some(1.0));
     assert!(value("cadet_http_request_duration_seconds_count{route=\"/v1/score\"}").unwrap() >= 200.0);
     assert_eq!(value("cadet_http_requests_in_flight"), Some(1.0));

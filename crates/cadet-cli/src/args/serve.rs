@@ -61,9 +61,16 @@ pub(crate) enum Key {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct KeyNew {
-    /// What the key may do: ask, send exposures, or everything
-    #[arg(long, value_enum, value_name = "read|ingest|admin", hide_possible_values = true)]
-    pub(crate) role: KeyRole,
+    /// What the key may do: ask, send exposures, both (read,ingest), or everything
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        required = true,
+        value_name = "read|ingest|admin",
+        hide_possible_values = true
+    )]
+    pub(crate) role: Vec<KeyRole>,
     /// What people call the key; it stands in logs
     #[arg(long, value_name = "NAME")]
     pub(crate) name: String,

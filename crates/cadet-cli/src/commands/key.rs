@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use cadet_serve::http::keys::{Role, new_key};
+use cadet_serve::http::keys::{Role, Roles, new_key};
 use serde_json::json;
 
 use crate::args::{Global, KeyNew, KeyRole};
@@ -12,7 +12,8 @@ use crate::settings::Usage;
 
 pub(crate) fn new(args: &KeyNew, global: &Global) -> Result<()> {
     let expires = args.expires.as_deref().map(end).transpose()?;
-    let key = new_key(role(args.role), &args.name, expires)?;
+    let roles: Vec<Role> = args.role.iter().copied().map(role).collect();
+    let key = new_key(Roles::of(&roles), &args.name, expires)?;
     if global.json {
         return output::print_json(&json!({"key": key.secret, "table": key.table}));
     }

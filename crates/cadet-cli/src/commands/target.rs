@@ -11,7 +11,7 @@ use cadet_serve::registry::Registry;
 /// A place that nobody else writes meanwhile.
 pub(crate) enum Target<'a> {
     Folder { out: &'a Path, claim: Claim },
-    DataFolder { dir: &'a Path, registry: Registry, claim: Claim },
+    DataFolder { registry: Registry, claim: Claim },
 }
 
 impl<'a> Target<'a> {
@@ -22,7 +22,7 @@ impl<'a> Target<'a> {
             (None, Some(dir)) => {
                 let registry = Registry::open(dir);
                 let claim = Claim::take(&registry.workplace())?;
-                Some(Target::DataFolder { dir, registry, claim })
+                Some(Target::DataFolder { registry, claim })
             }
             (None, None) => None,
         })
@@ -43,7 +43,7 @@ impl<'a> Target<'a> {
                 claim.save(model)?;
                 Ok(((*out).to_owned(), None))
             }
-            Target::DataFolder { registry, claim: _claim, .. } => {
+            Target::DataFolder { registry, claim: _claim } => {
                 let name = registry.publish(model)?;
                 Ok((registry.path(&name), Some(name)))
             }

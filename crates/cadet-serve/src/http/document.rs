@@ -11,6 +11,7 @@ use utoipa::openapi::{Content, OpenApi, Ref, RefOr, ResponseBuilder};
 use super::problem::{Code, Fault, Problem};
 use super::route_table::{Access, access, operations};
 use super::surface::Surface;
+use crate::condition::{Loading, Phase};
 
 /// The codes of a status that any call of a kind may end in.
 fn usual(access: Access, has_body: bool) -> Vec<(u16, Vec<Code>)> {
@@ -46,6 +47,8 @@ pub fn complete(mut api: OpenApi) -> OpenApi {
     for (name, schema) in [
         (<Problem as utoipa::ToSchema>::name(), <Problem as utoipa::PartialSchema>::schema()),
         (<Fault as utoipa::ToSchema>::name(), <Fault as utoipa::PartialSchema>::schema()),
+        (<Loading as utoipa::ToSchema>::name(), <Loading as utoipa::PartialSchema>::schema()),
+        (<Phase as utoipa::ToSchema>::name(), <Phase as utoipa::PartialSchema>::schema()),
         (<Code as utoipa::ToSchema>::name(), <Code as utoipa::PartialSchema>::schema()),
     ] {
         components.schemas.entry(name.into_owned()).or_insert(schema);

@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 
-use super::keys::{Fingerprint, Keys, NoKey, Role, fingerprint};
+use super::keys::{Fingerprint, Keys, NoKey, Role, Roles, fingerprint};
 use super::problem::{Code, Problem};
 use super::route_table::Access;
 use super::session::Sessions;
@@ -18,7 +18,7 @@ pub struct Caller {
     /// The name of the key; `None` where the service has no keys, or none was needed.
     pub name: Option<Arc<str>>,
     /// What the caller may do.
-    pub role: Role,
+    pub roles: Roles,
     /// The fingerprint of the key.
     pub key: Option<Fingerprint>,
 }
@@ -28,29 +28,35 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         // Without a guard before it, a route knows nobody: then a caller may read at the most.
-        let nobody = || Caller { name: None, role: Role::Read, key: None };
+        let nobody = || Caller::new(&[Role::Read]);
         Ok(parts.extensions.get::<Caller>().cloned().unwrap_or_else(nobody))
     }
 }
 
 impl Caller {
+    /// One without a key who may do this.
+    pub fn new(roles: &[Role]) -> Self {
+        Self { name: None, roles: Roles::of(roles), key: None }
+    }
+
     /// Whether this caller may do what a role is needed for, and the problem where not: for routes of which a
     /// part needs more than the route.
     pub fn must(&self, needed: Role) -> Result<(), Problem> {
-        if self.role.covers(needed) {
+        if self.roles.covers(needed) {
             return Ok(());
         }
-        let (name, has) = (needed.name(), self.role.name());
+        let has: Vec<&str> = self.roles.list().into_iter().map(Role::name).collect();
+        let (name, has) = (needed.name(), has.join(" and "));
         let detail = format!("this needs a key of the role {name}, and the key of this request has {has}");
         Err(Problem::new(Code::Forbidden, detail))
     }
 }
 
 /// Why a request is refused, and under which reason it is counted.
-pub type Denied = (&'static str, Problem);
+pub type Denied = (&'static str, Box<Problem>);
 
 fn unauthorized(reason: &'static str, detail: &str) -> Denied {
-    (reason, Problem::new(Code::Unauthorized, detail))
+    (reason, Box::new(Problem::new(Code::Unauthorized, detail)))
 }
 
 /// Who a request comes from, if who it is may call a route.
@@ -61,8 +67,8 @@ pub fn admit(
     sessions: &Sessions,
 ) -> Result<Caller, Denied> {
     if keys.is_empty() || matches!(access, Access::Open | Access::Public) {
-        let role = if keys.is_empty() { Role::Admin } else { Role::Read };
-        return Ok(Caller { name: None, role, key: None });
+        let roles = if keys.is_empty() { Roles::ALL } else { Roles::of(&[Role::Read]) };
+        return Ok(Caller { name: None, roles, key: None });
     }
     let now = crate::now();
     let print = match headers.get(header::AUTHORIZATION) {
@@ -82,9 +88,9 @@ pub fn admit(
         NoKey::Unknown => unauthorized("unknown", "the key is not known: check it, or ask for another"),
         NoKey::Expired => unauthorized("expired", "the key has expired: ask for another"),
     })?;
-    let caller = Caller { name: Some(Arc::clone(&key.name)), role: key.role, key: Some(print) };
+    let caller = Caller { name: Some(Arc::clone(&key.name)), roles: key.roles, key: Some(print) };
     if let Access::Role(needed) = access {
-        caller.must(needed).map_err(|problem| ("role", problem))?;
+        caller.must(needed).map_err(|problem| ("role", Box::new(problem)))?;
     }
     Ok(caller)
 }
@@ -105,7 +111,7 @@ pub fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<
     }
     let detail = "without keys this service answers only as localhost, 127.0.0.1 or [::1]: start it with \
                   --allowed-host NAME, or with --keys FILE";
-    Err(("host", Problem::new(Code::Forbidden, detail)))
+    Err(("host", Box::new(Problem::new(Code::Forbidden, detail))))
 }
 
 fn without_port(authority: &str) -> &str {
@@ -145,7 +151,7 @@ pub fn check_origin(
         return Ok(());
     }
     let detail = "another web page may not do this: start the service with --cors-origin ORIGIN to let it";
-    Err(("origin", Problem::new(Code::Forbidden, detail)))
+    Err(("origin", Box::new(Problem::new(Code::Forbidden, detail))))
 }
 
 #[cfg(test)]

@@ -60,8 +60,10 @@ pub async fn readyz(
     if surface.is_stopping() {
         return Err(Problem::new(Code::Stopping, "the service is being stopped"));
     }
+    let loading = surface.service().loading();
     if surface.service().serving().is_none() {
-        return Err(Problem::new(Code::Loading, loading(&surface)));
+        let problem = loading.problem.clone().unwrap_or_else(|| "the model is being loaded".to_owned());
+        return Err(Problem { loading: Some(Box::new(loading)), ..Problem::new(Code::Loading, problem) });
     }
     if query.require == Some(Required::Ingest) && surface.service().store().stats().failed {
         return Err(Problem::new(
@@ -70,14 +72,4 @@ pub async fn readyz(
         ));
     }
     Ok((StatusCode::OK, Json(Health { status: "ready" })).into_response())
-}
-
-/// How far loading is, in words.
-fn loading(surface: &Surface) -> String {
-    let tasks = surface.service().tasks().list();
-    let at_work = tasks.iter().find(|task| task.ended_at.is_none() && task.phase.is_some());
-    match at_work.and_then(|task| task.phase.as_deref()) {
-        Some(phase) => format!("no model is loaded yet: {phase}"),
-        None => "no model is loaded yet".to_owned(),
-    }
 }

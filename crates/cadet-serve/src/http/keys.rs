@@ -46,18 +46,42 @@ impl Role {
         Role::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// What keys of this role begin with.
-    fn prefix(self) -> &'static str {
+    fn letter(self) -> char {
         match self {
-            Role::Read => "cadet_r_",
-            Role::Ingest => "cadet_w_",
-            Role::Admin => "cadet_a_",
+            Role::Read => 'r',
+            Role::Ingest => 'w',
+            Role::Admin => 'a',
         }
     }
+}
 
-    /// Whether a holder of this role may do what another role is needed for.
+/// The roles of a key: one, or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Roles(u8);
+
+impl Roles {
+    /// Those that may do everything.
+    pub const ALL: Roles = Roles(0b111);
+
+    /// These roles.
+    pub fn of(roles: &[Role]) -> Self {
+        Self(roles.iter().fold(0, |bits, role| bits | 1 << *role as u8))
+    }
+
+    /// Whether they may do what a role is needed for.
     pub fn covers(self, needed: Role) -> bool {
-        self == Role::Admin || self == needed
+        let has = |role: Role| self.0 & (1 << role as u8) != 0;
+        has(Role::Admin) || has(needed)
+    }
+
+    /// What they may do, by name: admin has all.
+    pub fn list(self) -> Vec<Role> {
+        Role::ALL.into_iter().filter(|role| self.covers(*role)).collect()
+    }
+
+    /// Those that were given, without what they bring with them.
+    fn given(self) -> impl Iterator<Item = Role> {
+        Role::ALL.into_iter().filter(move |role| self.0 & (1 << *role as u8) != 0)
     }
 }
 
@@ -76,7 +100,7 @@ pub struct Key {
     /// What people call it.
     pub name: Arc<str>,
     /// What it may do.
-    pub role: Role,
+    pub roles: Roles,
     /// When it ends, in seconds since 1970.
     pub expires: Option<u64>,
 }
@@ -107,9 +131,17 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileKey {
     name: String,
-    role: Role,
+    role: FileRoles,
     sha256: String,
     expires: Option<String>,
+}
+
+/// `role = "read"`, or `role = ["read", "ingest"]`.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "role: expected read, ingest or admin, or a list of them")]
+enum FileRoles {
+    One(Role),
+    Many(Vec<Role>),
 }
 
 impl Keys {
@@ -149,7 +181,14 @@ impl Keys {
             })?;
             let expires = key.expires.as_deref().map(seconds).transpose();
             let expires = expires.map_err(|why| refuse(format!("expires: {why}")))?;
-            let known = Key { name: key.name.as_str().into(), role: key.role, expires };
+            let roles = match &key.role {
+                FileRoles::One(role) => Roles::of(&[*role]),
+                FileRoles::Many(list) => Roles::of(list),
+            };
+            if roles == Roles::default() {
+                return Err(refuse("role: expected read, ingest or admin".into()));
+            }
+            let known = Key { name: key.name.as_str().into(), roles, expires };
             if keys.by_fingerprint.insert(print, known).is_some() {
                 return Err(refuse("the same sha256 stands above it".into()));
             }
@@ -189,17 +228,22 @@ impl fmt::Debug for NewKey {
 }
 
 /// Makes a key of 192 random bits.
-pub fn new_key(role: Role, name: &str, expires: Option<u64>) -> Result<NewKey> {
+pub fn new_key(roles: Roles, name: &str, expires: Option<u64>) -> Result<NewKey> {
+    let given: Vec<Role> = roles.given().collect();
     if name.is_empty() || name.len() > 64 {
         return Err(Error::config("name", format!("must have 1 to 64 bytes, found {}", name.len())));
     }
     let mut bits = [0; 24];
     getrandom::fill(&mut bits).map_err(|e| Error::config("key", format!("no random numbers: {e}")))?;
-    let secret = format!("{}{}", role.prefix(), hex(&bits));
+    let secret =
+        format!("cadet_{}_{}", given.iter().map(|role| role.letter()).collect::<String>(), hex(&bits));
     let mut table = format!(
-        "[[key]]\nname = {}\nrole = \"{}\"\nsha256 = \"{}\"\n",
+        "[[key]]\nname = {}\nrole = {}\nsha256 = \"{}\"\n",
         toml::Value::from(name),
-        role.name(),
+        match given[..] {
+            [role] => toml::Value::from(role.name()),
+            _ => toml::Value::from(given.iter().map(|role| role.name()).collect::<Vec<_>>()),
+        },
         hex(&fingerprint(secret.as_bytes()))
     );
     if let Some(end) = expires {
@@ -242,14 +286,15 @@ mod tests {
 
     #[test]
     fn a_new_key_is_found_by_what_its_table_says_until_it_ends() {
-        let one = new_key(Role::Read, "team \"a\"", None).unwrap();
-        let two = new_key(Role::Ingest, "feed", Some(1_000)).unwrap();
-        assert!(one.secret.starts_with("cadet_r_") && one.secret.len() == 8 + 48);
-        assert!(!one.table.contains(&one.secret[8..]));
+        let one = new_key(Roles::of(&[Role::Read, Role::Ingest]), "team \"a\"", None).unwrap();
+        let two = new_key(Roles::of(&[Role::Ingest]), "feed", Some(1_000)).unwrap();
+        assert!(one.secret.starts_with("cadet_rw_") && one.secret.len() == 9 + 48);
+        assert!(!one.table.contains(&one.secret[9..]));
         let keys = read(&format!("{}\n{}", one.table, two.table)).unwrap();
         let find = |secret: &str, now| keys.find(&fingerprint(secret.as_bytes()), now);
         assert_eq!((&*find(&one.secret, 5).unwrap().name, keys.len()), ("team \"a\"", 2));
-        assert_eq!(find(&two.secret, 999).unwrap().role, Role::Ingest);
+        assert_eq!(find(&one.secret, 999).unwrap().roles.list(), [Role::Read, Role::Ingest]);
+        assert_eq!(find(&two.secret, 999).unwrap().roles.list(), [Role::Ingest]);
         assert_eq!(find(&two.secret, 1_000), Err(NoKey::Expired));
         assert_eq!(find("cadet_r_", 5), Err(NoKey::Unknown));
     }
@@ -271,7 +316,7 @@ mod tests {
 
     #[test]
     fn admin_covers_all_and_the_others_themselves() {
-        let covered = |role: Role| Role::ALL.map(|needed| role.covers(needed));
+        let covered = |role: Role| Role::ALL.map(|needed| Roles::of(&[role]).covers(needed));
         assert_eq!(covered(Role::Read), [true, false, false]);
         assert_eq!(covered(Role::Ingest), [false, true, false]);
         assert_eq!(covered(Role::Admin), [true; 3]);

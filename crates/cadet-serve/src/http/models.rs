@@ -8,7 +8,6 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use cadet::judge::verdict::Colour;
-use cadet::store;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -43,6 +42,8 @@ pub struct WireModel {
     version: String,
     /// Whether it is the one that answers.
     is_current: bool,
+    /// Whether it answered lately and can be gone back to.
+    is_restorable: bool,
     /// When it was put here, in seconds since 1970.
     created: u64,
     /// How large its folder is.
@@ -77,6 +78,7 @@ impl WireModel {
         Self {
             version: entry.name.clone(),
             is_current: current == Some(&entry.name),
+            is_restorable: entry.restorable,
             created: entry.created,
             bytes: entry.bytes,
             users: data.users,
@@ -134,13 +136,10 @@ fn current(app: &App, registry: &Registry) -> Option<String> {
     serving.or_else(|| registry.current().ok().flatten())
 }
 
-fn unknown(name: &str, all: &[Entry]) -> Problem {
+fn unknown(name: &str, nearest: Vec<String>) -> Problem {
     let name: String = name.chars().take(64).collect();
-    let mut names: Vec<String> = all.iter().map(|entry| entry.name.clone()).collect();
-    names.sort_by(|a, b| strsim::jaro_winkler(b, &name).total_cmp(&strsim::jaro_winkler(a, &name)));
-    names.truncate(3);
     let detail = format!("there is no model {name:?}: GET /v1/models lists all");
-    Problem { nearest: names, ..Problem::new(Code::UnknownModel, detail) }
+    Problem { nearest, ..Problem::new(Code::UnknownModel, detail) }
 }
 
 /// The models that are there, with what is known of each.
@@ -166,10 +165,11 @@ pub async fn list(State(app): State<App>) -> Result<Json<ModelsAnswer>, Problem>
     ),
 )]
 pub async fn get(State(app): State<App>, Part(name): Part<String>) -> Result<Json<WireModel>, Problem> {
-    let all = apart(&app, Registry::list).await?;
-    let current = current(&app, app.registry());
-    let entry = all.iter().find(|entry| entry.name == name);
-    entry.map(|entry| Json(WireModel::new(entry, current.as_deref()))).ok_or_else(|| unknown(&name, &all))
+    let wanted = name.clone();
+    let found =
+        apart(&app, move |registry| Ok(registry.entry(&wanted)?.ok_or_else(|| registry.nearest(&wanted))));
+    let entry = found.await?.map_err(|nearest| unknown(&name, nearest))?;
+    Ok(Json(WireModel::new(&entry, current(&app, app.registry()).as_deref())))
 }
 
 /// A model's report, as it was written when the model was trained.
@@ -186,13 +186,13 @@ pub async fn report(State(app): State<App>, Part(name): Part<String>) -> Result<
     let wanted = name.clone();
     let found = apart(&app, move |registry| {
         // A path is made of nothing but a name, and of a name only where there is such a model.
-        if !Registry::is_name(&wanted) || !store::is_model(&registry.path(&wanted)) {
-            return registry.list().map(Err);
+        if !registry.has(&wanted) {
+            return Ok(Err(registry.nearest(&wanted)));
         }
         Ok(Ok(read_report(&registry.path(&wanted).join("report.html"))))
     });
     let page = match found.await? {
-        Err(all) => return Err(unknown(&name, &all)),
+        Err(nearest) => return Err(unknown(&name, nearest)),
         Ok(None) => {
             let detail = format!("model {name} was made without a report: `cadet train --report` writes one");
             return Err(Problem::new(Code::NoReport, detail));

@@ -47,8 +47,18 @@ pub fn request_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 /// What changes when the answer to a question may: the model, what was folded into it, and what arrived.
-pub fn tag(serving: &Serving, seq: u64) -> Option<HeaderValue> {
-    HeaderValue::from_str(&format!("\"{}-{}-{seq}\"", serving.version, serving.folded)).ok()
+/// The same answer in another format is another.
+pub fn tag(serving: &Serving, seq: u64, headers: &HeaderMap) -> Option<HeaderValue> {
+    let accepted = headers.get(header::ACCEPT).map_or(&b""[..], HeaderValue::as_bytes);
+    let has = |name: &[u8]| accepted.windows(name.len()).any(|part| part == name);
+    let format = if has(b"ndjson") {
+        "-lines"
+    } else if has(b"csv") {
+        "-csv"
+    } else {
+        ""
+    };
+    HeaderValue::from_str(&format!("\"{}-{}-{seq}{format}\"", serving.version, serving.folded)).ok()
 }
 
 /// Whether the caller has this very answer already.
@@ -140,6 +150,7 @@ fn timing(started: Instant) -> Option<HeaderValue> {
 /// Says which model answered.
 pub fn add_model(response: &mut Response, version: &str) {
     if let Ok(version) = HeaderValue::from_str(version) {
-        response.headers_mut().insert(CADET_MODEL, version);
+        // A route that says it itself knows best.
+        response.headers_mut().entry(CADET_MODEL).or_insert(version);
     }
 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::condition::Loading;
 use crate::state::Refusal;
 
 /// What went wrong. The text of a code never changes.
@@ -226,7 +227,7 @@ pub struct Fault {
 }
 
 /// Why there is no answer (RFC 9457).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Problem {
     /// Where the code is explained.
     #[serde(rename = "type")]
@@ -247,9 +248,12 @@ pub struct Problem {
     /// Names that come near to one that is not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<String>,
+    /// How far the model is that is being loaded: only from /readyz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loading: Option<Box<Loading>>,
     /// The methods that there are, for the header of that name.
     #[serde(skip)]
-    pub allow: Option<String>,
+    pub allow: Option<Box<str>>,
 }
 
 impl Problem {
@@ -266,6 +270,7 @@ impl Problem {
             request_id: None,
             errors: Vec::new(),
             nearest: Vec::new(),
+            loading: None,
             allow: None,
         }
     }

@@ -137,6 +137,7 @@ fn near_rows<'p>(app: &Service, serving: &Arc<Serving>, pairs: &[(&'p Id, &'p Id
         }
     });
     app.recount(serving, &mut rows);
+    app.metrics().answered("score", &rows);
     rows
 }
 
@@ -149,5 +150,6 @@ fn many_rows<'p>(
     let ids: Vec<(IdRef<'p>, IdRef<'p>)> = pairs.iter().map(|(u, i)| (u.as_ref(), i.as_ref())).collect();
     let mut rows = serving.ask.score(&ids).map_err(known::problem)?;
     app.recount(serving, &mut rows);
+    app.metrics().answered("score", &rows);
     Ok(rows)
 }

@@ -81,8 +81,10 @@ fn cookie(headers: &HeaderMap) -> Option<Fingerprint> {
 pub struct Who {
     /// The name of the key; null where the service has no keys.
     name: Option<String>,
-    /// What the key may do.
-    role: Role,
+    /// The most that the key may do.
+    role: Option<Role>,
+    /// All that it may do.
+    roles: Vec<Role>,
     /// Whether the service asks for keys at all.
     keys: bool,
 }
@@ -90,7 +92,8 @@ pub struct Who {
 impl Who {
     fn new(caller: &Caller, surface: &Surface) -> Self {
         let name = caller.name.as_deref().map(str::to_owned);
-        Self { name, role: caller.role, keys: surface.has_keys() }
+        let roles = caller.roles.list();
+        Self { name, role: roles.last().copied(), roles, keys: surface.has_keys() }
     }
 }
 

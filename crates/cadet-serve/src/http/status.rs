@@ -5,6 +5,8 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::condition::Condition;
+
 use super::incoming::{BODY_DEADLINE, LONGEST_BODY};
 use super::scrape;
 use super::server::MOST_CONNECTIONS;
@@ -25,6 +27,8 @@ pub struct StatusAnswer {
     folded_seq: Option<u64>,
     /// The position up to which the model was trained.
     trained_seq: Option<u64>,
+    /// How far loading is, what was folded and swapped, and what can be restored.
+    condition: Condition,
     /// Bytes that wait to be written.
     queue_bytes: u64,
     /// Bytes of the log.
@@ -80,6 +84,7 @@ pub async fn status(State(surface): State<Surface>) -> Json<StatusAnswer> {
         durable_seq: stats.seq,
         folded_seq: serving.as_ref().map(|serving| serving.folded),
         trained_seq: serving.as_ref().map(|serving| serving.trained),
+        condition: app.condition(),
         queue_bytes: stats.queue_bytes,
         log_bytes: stats.log_bytes,
         dedup_horizon_seconds: stats.horizon,

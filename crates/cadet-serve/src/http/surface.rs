@@ -235,7 +235,7 @@ impl Surface {
         };
         let caller = self.admit(&parts, operates).map_err(|(reason, problem)| {
             self.metrics().denied(reason);
-            problem
+            *problem
         })?;
         let (_in_flight, number) = self.metrics().begin();
         // Probes are answered however much there is to do.
@@ -248,7 +248,7 @@ impl Surface {
         }
         let seq = self.gate.service.store().seq();
         let tag = serving.filter(|_| operates.is_question && parts.method.is_safe());
-        let tag = tag.map(|serving| outgoing::tag(serving, seq));
+        let tag = tag.map(|serving| outgoing::tag(serving, seq, &parts.headers));
         if tag.as_ref().is_some_and(|tag| outgoing::has_tag(&parts.headers, tag)) {
             return Ok(outgoing::with_tag(StatusCode::NOT_MODIFIED.into_response(), tag));
         }
@@ -317,7 +317,10 @@ fn nothing_there(parts: &Parts, methods: Option<&Methods>) -> Problem {
         None => Problem::new(Code::NotFound, "there is no such path: /openapi.json lists what there is"),
         Some(methods) => {
             let detail = format!("{} is not done here: {}", parts.method, methods.allow);
-            Problem { allow: Some(methods.allow.clone()), ..Problem::new(Code::MethodNotAllowed, detail) }
+            Problem {
+                allow: Some(methods.allow.as_str().into()),
+                ..Problem::new(Code::MethodNotAllowed, detail)
+            }
         }
     }
 }

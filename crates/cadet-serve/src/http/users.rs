@@ -29,8 +29,10 @@ pub struct UsersQuery {
     #[param(max_length = 512, required = false)]
     prefix: String,
     /// What they are sorted by; `exposures` if left out. Without a figure they come last.
+    #[param(inline)]
     sort: Option<UserSort>,
     /// `desc` if left out, `asc` for ids.
+    #[param(inline)]
     order: Option<Direction>,
     /// Rows of a page, 1,000 at the most, as CSV or NDJSON 1,000,000. 100 if left out.
     #[param(minimum = 1, maximum = 1_000_000)]

@@ -124,11 +124,8 @@ impl World {
     /// The same by a caller who may ingest, with an idempotency key.
     pub async fn post_keyed(&self, uri: &str, body: &Value, key: &str) -> Answered {
         let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
-        let request = request.header("idempotency-key", key).extension(Caller {
-            name: None,
-            role: Role::Admin,
-            key: None,
-        });
+        let request =
+            request.header("idempotency-key", key).extension(Caller::new(&[Role::Read, Role::Ingest]));
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 

@@ -13,7 +13,7 @@ use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::worlds::synth::WorldConfig;
 use cadet_serve::config::Config;
-use cadet_serve::http::keys::{Role, new_key};
+use cadet_serve::http::keys::{Role, Roles, new_key};
 use cadet_serve::http::{Surface, server};
 use cadet_serve::service::Service;
 use tokio::sync::oneshot;
@@ -46,7 +46,7 @@ pub fn start() -> World {
 
 /// Keys of all roles, and one that has expired: the secrets, and the keys file.
 pub fn keys() -> (Keys, String) {
-    let new = |role, expires| new_key(role, "test", expires).unwrap();
+    let new = |role, expires| new_key(Roles::of(&[role]), "test", expires).unwrap();
     let all =
         [new(Role::Read, None), new(Role::Ingest, None), new(Role::Admin, None), new(Role::Admin, Some(1))];
     let file = all.iter().map(|key| key.table.clone() + "\n").collect();

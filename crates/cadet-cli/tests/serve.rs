@@ -1,0 +1,128 @@
+//! `cadet serve` and `cadet key`: from the first word on stderr to the last answer.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn cadet() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cadet"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CADET_SERVE")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Ends the process, however the test does.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the service on a port of its own: the process, and where it listens.
+fn start(folder: &Path, flags: &[&str]) -> (Running, String) {
+    let mut child = cadet()
+        .current_dir(folder)
+        .args(["serve", ".", "--listen", "127.0.0.1:0"])
+        .args(flags)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        let (_, address) = line.split_once("http://")?;
+        Some(address.trim_matches('"').split('"').next().unwrap().to_owned())
+    });
+    // Who does not read on would have it wait for room in the pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    (Running(child), address.unwrap())
+}
+
+fn get(address: &str, path: &str, key: Option<&str>) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let key = key.map_or(String::new(), |key| format!("authorization: Bearer {key}\r\n"));
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{key}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Waits for the end, but not for ever: the exit code.
+fn ended(running: &mut Running) -> Option<i32> {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        if let Some(status) = running.0.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("it runs still");
+}
+
+fn new_key(role: &str) -> (String, String) {
+    let made = cadet().args(["key", "new", "--role", role, "--name", "test", "--json"]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    (made["key"].as_str().unwrap().to_owned(), made["table"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn it_answers_with_keys_reads_them_again_and_ends_in_good_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.toml");
+    let (first, table) = new_key("read");
+    std::fs::write(&file, &table).unwrap();
+    let settings = "epochs = 3\n[serve]\nkeys = \"keys.toml\"\n";
+    std::fs::write(folder.path().join("cadet.toml"), settings).unwrap();
+    let (mut running, address) = start(folder.path(), &["--log-format", "json"]);
+    assert!(get(&address, "/livez", None).starts_with("HTTP/1.1 200"));
+    assert!(get(&address, "/v1/status", None).starts_with("HTTP/1.1 401"));
+    let begun = Instant::now();
+    while !get(&address, "/v1/status", Some(&first)).starts_with("HTTP/1.1 200") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", get(&address, "/v1/status", Some(&first)));
+    }
+    let (second, table) = new_key("read,ingest");
+    assert!(second.starts_with("cadet_rw_"));
+    std::fs::write(&file, &table).unwrap();
+    signal(&running.0, "-HUP");
+    let begun = Instant::now();
+    while !get(&address, "/v1/status", Some(&second)).starts_with("HTTP/1.1 200") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the keys were not read again");
+    }
+    assert!(get(&address, "/v1/status", Some(&first)).starts_with("HTTP/1.1 401"));
+    signal(&running.0, "-TERM");
+    assert_eq!(ended(&mut running), Some(0));
+}
+
+#[test]
+fn without_keys_it_refuses_to_be_reached_from_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = |flags: &[&str]| {
+        let refused = cadet().current_dir(folder.path()).args(["serve", "."]).args(flags).output().unwrap();
+        (refused.status.code(), String::from_utf8(refused.stderr).unwrap())
+    };
+    let (code, said) = serve(&["--listen", "0.0.0.0:0"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("cadet key new --role read") && said.contains("--insecure-no-auth"), "{said}");
+    assert_eq!(serve(&["--cors-origin", "*"]).0, Some(2));
+    assert_eq!(serve(&["--keys", "none.toml"]).0, Some(2));
+    assert_eq!(serve(&["--listen", "nowhere"]).0, Some(2));
+    std::fs::write(folder.path().join("cadet.toml"), "[serve]\nlisten_to = \"x\"\n").unwrap();
+    let (code, said) = serve(&[]);
+    assert!(code == Some(2) && said.contains("listen_to"), "{said}");
+    let gone = cadet().args(["serve", "/nonexistent/folder"]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(2));
+}
