@@ -305,7 +305,7 @@ fn an_item_with_one_exposure_is_kept_or_left_out() {
     assert!(text.lines().skip(1).all(|l| l.ends_with(",1,,untrained_item")), "{text}");
 }
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "demo",
     "train",
     "score",
