@@ -44,7 +44,9 @@ fn expected(model: &Model, rows: &[Shown]) -> Model {
 }
 
 /// All scores, to the last bit, and counts, by id.
-fn everything(ask: &Ask) -> Vec<(String, Option<u32>, u32, Option<u32>, Status)> {
+type Everything = Vec<(String, Option<u32>, u32, Option<u32>, Status)>;
+
+fn everything(ask: &Ask) -> Everything {
     let model = ask.model();
     let mut all = Vec::new();
     for item in model.items().iter() {
