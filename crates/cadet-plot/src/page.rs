@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::style::chart_style;
+use crate::style::sheet;
 use crate::table::Table;
 use crate::text::escape;
 
@@ -163,9 +163,9 @@ impl Page {
             "<!doctype html>\n<html lang=\"en\" class=\"cadet\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n{}\n<style>\n{}</style>\n</head>\n<body>\n",
+             <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{}</style>\n<style>\n{}</style>\n</head>\n<body>\n",
             escape(&self.title),
-            chart_style(),
+            sheet(),
             include_str!("page.css")
         );
         let _ = write!(out, "<header><h1>{}</h1>", escape(&self.title));
@@ -231,8 +231,7 @@ impl Block {
                 out.push_str("<div class=\"figures\">");
                 for figure in figures {
                     out.push_str(if figure.wide { "<figure class=\"wide\">" } else { "<figure>" });
-                    // The page carries the style once.
-                    out.push_str(&figure.svg.replacen(chart_style(), "", 1));
+                    out.push_str(&figure.svg);
                     if !figure.caption.is_empty() {
                         let _ = write!(out, "<figcaption>{}</figcaption>", escape(&figure.caption));
                     }

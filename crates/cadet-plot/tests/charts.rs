@@ -73,10 +73,13 @@ fn check(name: &str, draw: impl Fn() -> String) -> String {
     assert!(svg.len() < LIMIT, "{name}: {} bytes", svg.len());
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"), "{name}");
     for word in ["NaN", "inf", "-0\"", "e+"] {
-        let visible = svg.split("</style>").nth(1).expect("a body");
-        assert!(!visible.contains(word), "{name}: {word:?} in {visible:.2000}");
+        assert!(!svg.contains(word), "{name}: {word:?} in {svg:.2000}");
     }
+    assert!(!svg.contains("<style") && !svg.contains(" style="), "{name}: an inline style");
     check_markup(&svg);
+    let alone = cadet_plot::alone(&svg);
+    check_markup(&alone);
+    assert_eq!(alone.matches("<style>").count(), 1, "{name}: a file of its own carries the rules");
     svg
 }
 
@@ -345,7 +348,7 @@ fn every_text_is_escaped() {
         };
         let html = page.html();
         assert_eq!(html.matches("<script>").count(), 1);
-        assert_eq!(html.matches("</style>").count(), 2, "the chart style is shared");
+        assert_eq!(html.matches("</style>").count(), 2, "the chart sheet and the page's own");
         check_markup(&html);
         assert!(html == page.html());
     }
