@@ -92,7 +92,7 @@ function Login({ entered }) {
   const enter = async e => {
     e.preventDefault();
     try {
-      await call({ path: 'v1/session', body: { key } });
+      await call({ path: 'v1/session', method: 'POST', key: key.trim() });
       entered();
     } catch (problem) {
       fail(problem);

@@ -7,15 +7,16 @@ export const html = htm.bind(h);
 
 // ---- requests -------------------------------------------------------------------------------------------
 
-/** A request is a path, or { path, method, body, accept }. Paths are relative, so that any prefix works. */
+/** A request is a path, or { path, method, body, accept, key }. Paths are relative, so that any prefix works. */
 const whole = request => (typeof request === 'string' ? { path: request } : request);
 
 /** What is known of the session; `locked` while the API wants a key. */
 export const session = { locked: false, tell: () => {} };
 
 export async function fetchRaw(request, signal) {
-  const { path, method, body, accept } = whole(request);
+  const { path, method, body, accept, key } = whole(request);
   const headers = { accept: accept || 'application/json' };
+  if (key) headers.authorization = `Bearer ${key}`;
   if (body !== undefined) headers['content-type'] = 'application/json';
   let answer;
   try {
@@ -39,7 +40,7 @@ export async function fetchRaw(request, signal) {
   } catch {
     // A proxy in between may answer with a page.
   }
-  if (answer.status === 401) {
+  if (answer.status === 401 && !key) {
     session.locked = true;
     session.tell();
   }
