@@ -6,6 +6,12 @@ use crate::style::sheet;
 use crate::table::Table;
 use crate::text::escape;
 
+/// The script that shows what a chart says of a mark as soon as it is pointed at. Pages that serve charts
+/// themselves serve it, too; its box has the class `tip`.
+pub fn tips() -> &'static str {
+    include_str!("page.js")
+}
+
 /// A report page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
@@ -212,7 +218,7 @@ impl Page {
         if !self.footer.is_empty() {
             let _ = writeln!(out, "<footer>{}</footer>", escape(&self.footer));
         }
-        let _ = write!(out, "<script>\n{}</script>\n</body>\n</html>\n", include_str!("page.js"));
+        let _ = write!(out, "<script>\n{}</script>\n</body>\n</html>\n", tips());
         out
     }
 }

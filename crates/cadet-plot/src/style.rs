@@ -91,6 +91,7 @@ svg.cadet .hist{fill:var(--k);fill-opacity:.28;stroke:var(--k);stroke-width:1.5;
 svg.cadet .soft{fill:var(--k);fill-opacity:.45}
 svg.cadet .dot{fill:var(--k);stroke:var(--paper);stroke-width:1}
 svg.cadet .cloud{fill:var(--k);fill-opacity:.55}
+svg.cadet .spot{fill-opacity:.85;stroke:var(--paper);stroke-width:.75}
 svg.cadet .whisker{stroke:var(--k);stroke-width:1.5;fill:none}
 svg.cadet .error{stroke:var(--ink);stroke-width:1.25;fill:none;opacity:.8}
 svg.cadet .error-halo{stroke:var(--paper);stroke-width:3.5;fill:none;opacity:.55}

@@ -11,6 +11,7 @@
 //! DIR/LOCK                held by the one service that may write here
 //! ```
 
+pub mod dashboard;
 pub mod http;
 pub mod metrics;
 pub mod registry;

@@ -1,7 +1,7 @@
 // The shell: pages by their address, search, looks, and the key.
 import { render } from '../vendor/preact.js';
 import { useEffect, useRef, useState } from '../vendor/hooks.js';
-import { call, html, kept, many, query, session, to, useApi, useRest, where } from './lib.js';
+import { call, called, html, kept, many, query, session, to, useApi, useRest, where } from './lib.js';
 import { Field, Trouble } from './parts.js';
 import { Overview } from './overview.js';
 import { Items } from './items.js';
@@ -26,7 +26,7 @@ function Search() {
   const items = useApi(wanted && query('v1/items', { prefix: wanted, limit: 6 }));
   const users = useApi(wanted && query('v1/users', { prefix: wanted, limit: 4 }));
   const found = !text.trim() ? [] : [
-    ...(items.data?.rows || []).map(r => ({ key: `i${r.item_id}`, name: r.title || r.item_id, kind: 'item', note: many(r.users, 'user'), go: to('item', { id: r.item_id }) })),
+    ...(items.data?.rows || []).map(r => ({ key: `i${r.item_id}`, name: called(r), kind: 'item', note: many(r.users, 'user'), go: to('item', { id: r.item_id }) })),
     ...(users.data?.rows || []).map(r => ({ key: `u${r.user_id}`, name: r.user_id, kind: 'user', note: many(r.exposures ?? r.items, 'exposure'), go: to('user', { id: r.user_id }) })),
   ];
   useEffect(() => {

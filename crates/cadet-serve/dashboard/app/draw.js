@@ -64,7 +64,7 @@ export function below(edges, counts, cut) {
 export function Cut({ edges, population, audience, cut, onCut }) {
   const [ref, wide] = useWidth();
   const high = 232;
-  const [left, right, top, base] = [40, wide - 10, 10, high - 38];
+  const [left, right, top, base] = [44, wide - 10, 18, high - 38];
   const [lo, hi] = [edges[0], edges.at(-1)];
   const shares = counts => {
     const all = counts.reduce((a, b) => a + b, 0) || 1;
@@ -111,7 +111,7 @@ export function Cut({ edges, population, audience, cut, onCut }) {
         <rect class="grab" x=${x(cut) - 14} y=${top} width="28" height=${base - top + 22} />
         <path class="line" d=${`M${x(cut)} ${top}V${base}`} />
         <path class="knob" d=${`M${x(cut)} ${base - 1}l8 9v9h-16v-9z`} />
-        <text class=${`value ${x(cut) > wide - 120 ? 'end' : 'start'}`} y=${top + 10}
+        <text class=${`value ${x(cut) > wide - 120 ? 'end' : 'start'}`} y=${top - 5}
           x=${x(cut) + (x(cut) > wide - 120 ? -7 : 7)}>fresh below ${num(cut, 2)}</text>
       </g>
     </svg>
@@ -183,7 +183,7 @@ export function Slopes({ items, most = 30 }) {
 export function Curves({ series, at, onPick, xLabel }) {
   const [ref, wide] = useWidth();
   const high = 220;
-  const [left, right, top, base] = [40, wide - 12, 8, high - 36];
+  const [left, right, top, base] = [46, wide - 12, 8, high - 36];
   const x = v => left + v * (right - left);
   const y = v => base - v * (base - top);
   const svg = useRef();

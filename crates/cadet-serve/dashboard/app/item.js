@@ -1,6 +1,6 @@
 // Who knows an item, how worn out is it, and who should be shown it next?
 import { useState } from '../vendor/hooks.js';
-import { ago, day, fetchRaw, html, many, num, pct, prob, query, save, settle, to, useApi, useRest } from './lib.js';
+import { ago, called, day, fetchRaw, html, many, num, pct, prob, query, save, settle, to, useApi, useRest } from './lib.js';
 import { AsTable, Chart, Choice, Copy, Curl, Empty, Field, Head, Panel, Table, Trouble, Verdict } from './parts.js';
 import { below, Cut, Diverging } from './draw.js';
 
@@ -25,7 +25,7 @@ const candidates = text => text.split('\n').map(line => line.trim()).filter(Bool
 
 const columns = most => [
   { name: 'user', class: 'name', of: r => html`<a href=${to('user', { id: r.user_id })}>${r.user_id}</a>` },
-  { name: 'familiarity', of: r => html`<${Diverging} value=${r.familiarity} most=${most} />` },
+  { name: 'familiarity', class: 'grow', of: r => html`<${Diverging} value=${r.familiarity} most=${most} />` },
   { name: 'quantile', number: true, title: 'Share of all users who are less familiar', of: r => num(r.quantile, 3) },
   { name: 'p', number: true, title: 'Share of its audience that is as unfamiliar or more', of: r => prob(r.p_value) },
   { name: 'seen', number: true, of: r => num(r.times_seen) },
@@ -40,6 +40,7 @@ function Audience({ item, cut }) {
   const [rate, setRate] = useState(10);
   const [among, setAmong] = useState('');
   const [lambda, setLambda] = useState(0.5);
+  const [long, setLong] = useState(false);
   const [failed, fail] = useState();
   const chosen = candidates(useRest(among, 500));
   const body = { item_id: item.item_id, mode, n: useRest(n), exclude_seen: unseen, min_exposures: useRest(least),
@@ -76,16 +77,15 @@ function Audience({ item, cut }) {
     </details>
     ${failed && html`<${Trouble} error=${failed} />`}
     ${test.data && html`<p class="say" aria-live="polite">${test.data.flagged.length || test.data.flagged_total
-      ? html`<b>${many(test.data.flagged_total ?? test.data.flagged.length, 'user')}</b> would find it fresh, with at most ${rate} % of them wrong;
-        ${many(test.data.tested, 'user was', 'users were')} tested.`
+      ? html`<b>${many(test.data.flagged_total ?? test.data.flagged.length, 'user')}</b> would find it fresh, with at most ${rate} % of them wrong; ${many(test.data.tested, 'user was', 'users were')} tested.`
       : html`Nobody can be called fresh with at most ${rate} % false alarms. ${test.data.why_none || ''}`}</p>`}
     ${test.error && html`<${Trouble} error=${test.error} />`}
     <${Panel} of=${rows}>${d => html`
-      ${d.hub_share != null && html`<p class="note">${d.hub_share > 0.5 ? '▲ ' : ''}Hub share ${pct(d.hub_share)}: of the slots, held by
-        the 200 users whom most items' lists name${d.hub_share > 0.5 ? '. The same few users would get everything.' : '.'}</p>`}
-      <${Table} name="Audience" columns=${columns(most)} rows=${d.rows.slice(0, 100).map(r => ({ ...r, key: r.user_id }))}
+      ${d.hub_share != null && html`<p class="note">${d.hub_share > 0.5 ? '▲ ' : ''}Hub share ${pct(d.hub_share)}: of the slots, held by the 200 users whom most items' lists name${d.hub_share > 0.5 ? '. The same few users would get everything.' : '.'}</p>`}
+      <${Table} name="Audience" columns=${columns(most)} rows=${d.rows.slice(0, long ? 200 : 20).map(r => ({ ...r, key: r.user_id }))}
         mark=${r => mode === 'fresh' && r.familiarity <= cut} empty="Nobody fits: ask for fewer exposures, or allow who saw it." />
-      ${d.rows.length > 100 && html`<p class="fine">The first 100 of ${num(d.rows.length)}; the export has all.</p>`}`}<//>
+      ${d.rows.length > 20 && html`<p class="fine">The first ${long ? num(Math.min(200, d.rows.length)) : 20} of ${num(d.rows.length)}; the export has all.
+        ${' '}<button type="button" class="link" onClick=${() => setLong(!long)}>${long ? 'fewer' : 'more'}</button></p>`}`}<//>
   <//>`;
 }
 
@@ -95,8 +95,7 @@ function Known({ item, cut, setCut }) {
   const users = below(h.edges, h.population, cut);
   const rows = h.population.map((p, i) => ({ from: h.edges[i], to: h.edges[i + 1], p, a: h.audience[i] }));
   return html`<${Cut} edges=${h.edges} population=${h.population} audience=${h.audience} cut=${cut} onCut=${setCut} />
-    <p class="say"><b>${many(Math.round(users * item.population.users), 'user')}</b> (${pct(users)}) are below ${num(cut, 2)},
-      and ${pct(below(h.edges, h.audience, cut))} of its audience. Familiarity 0.7 means: twice as common in its audience as among all.</p>
+    <p class="say"><b>${many(Math.round(users * item.population.users), 'user')}</b> (${pct(users)}) are below ${num(cut, 2)}, and ${pct(below(h.edges, h.audience, cut))} of its audience. Familiarity 0.7 means: twice as common in its audience as among all.</p>
     <${AsTable} name="Familiarity of all users and of the audience" rows=${rows} columns=${[
       { name: 'familiarity', number: true, of: r => `${num(r.from, 2)} to ${num(r.to, 2)}` },
       { name: 'all users', number: true, of: r => num(r.p) }, { name: 'its audience', number: true, of: r => num(r.a) }]} />`;
@@ -124,6 +123,6 @@ export function Item({ at }) {
       <${Audience} item=${d} cut=${cut} />
       <${Panel} title="Same audience" of=${similar} request=${similar.request}>${s => html`<${Table} name="Items with the same audience" rows=${s.rows}
         empty="No other item has an audience like it." columns=${[
-        { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${r.title || r.item_id}</a>` },
+        { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${called(r)}</a>` },
         { name: 'cosine', number: true, of: r => num(r.cosine, 2) }, { name: 'users', number: true, of: r => num(r.users) }]} />`}<//>`}`;
 }

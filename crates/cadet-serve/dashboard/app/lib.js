@@ -49,8 +49,14 @@ export async function fetchRaw(request, signal) {
 
 export async function call(request, signal) {
   const answer = await fetchRaw(request, signal);
-  return answer.status === 204 ? null : answer.json();
+  const data = answer.status === 204 ? null : await answer.json();
+  for (const row of data?.rows || []) if (row.title) titles.set(row.item_id, row.title);
+  return data;
 }
+
+/** What items are called, as far as answers said so. */
+const titles = new Map();
+export const called = row => row.title || titles.get(row.item_id) || row.item_id;
 
 /** Asks when shown, when the request changes, and every so many milliseconds while the page is looked at. */
 export function useApi(request, every = 0) {

@@ -1,5 +1,5 @@
 // Can the model be trusted, is the service well, and who is being worn out?
-import { ago, html, many, num, pct, query, seconds, short, to, useApi } from './lib.js';
+import { ago, called, html, many, num, pct, query, seconds, short, to, useApi } from './lib.js';
 import { Empty, Head, Panel, Share, Table, Verdict } from './parts.js';
 import { useMetrics } from './metrics.js';
 import { Spark } from './draw.js';
@@ -11,15 +11,14 @@ export function Trust({ model }) {
   const { verdict, metrics: m, future } = model;
   const colour = verdict?.colour || 'none';
   const check = (good, text) => html`<li><span class=${good ? 'good' : 'bad'} aria-hidden="true">${good ? '✓' : '✗'}</span>
-    <span class="off">${good ? 'good: ' : 'bad: '}</span>${text}</li>`;
+    <span class="off">${good ? 'good: ' : 'bad: '}</span> ${text}</li>`;
   const pop = (model.baselines || []).find(b => b.auc && /popular/i.test(b.name)) || (model.baselines || []).find(b => b.auc);
   return html`<${Verdict} colour=${colour} word=${WORDS[colour]} reasons=${verdict?.reasons || []}
     lead=${html`<a href=${to('models', { id: model.name })}>${model.name}</a>${model.trained_at || model.created ? html`, ${ago(model.trained_at || model.created)}` : ''}`}>
     ${m && html`<ul class="checks">
       ${check(m.loss < m.chance_loss, html`held-out loss <b>${num(m.loss, 3)}</b>, chance ${num(m.chance_loss, 3)}`)}
       ${m.auc && check(m.auc.value > (pop?.auc.value ?? 0.5), html`AUC <b>${num(m.auc.value, 3)}</b>${pop ? `, ${pop.name} ${num(pop.auc.value, 3)}` : ', chance 0.5'}`)}
-      ${future && check(future.gain.value < 0, html`on the future: ${num(Math.abs(future.gain.value), 3)} nats a pair
-        ${future.gain.value < 0 ? 'better' : 'worse'} than chance`)}
+      ${future && check(future.gain.value < 0, html`on the future: ${num(Math.abs(future.gain.value), 3)} nats a pair ${future.gain.value < 0 ? 'better' : 'worse'} than chance`)}
     </ul>`}
   <//>`;
 }
@@ -65,13 +64,13 @@ function Shown({ m }) {
 function Drift({ m }) {
   return html`<${Panel} title="Drift since training">
     <${Figure} name="unknown users" value=${pct(m.now('cadet_unknown_user_ratio'), 1)} values=${m.over('cadet_unknown_user_ratio')} />
-    <dl class="facts"><div><dt>model loaded</dt><dd>${ago(m.now('cadet_model_loaded_timestamp_seconds'))}</dd></div>
+    <dl class="facts one"><div><dt>model loaded</dt><dd>${ago(m.now('cadet_model_loaded_timestamp_seconds'))}</dd></div>
       <div><dt>rows answered</dt><dd>${short(m.now('cadet_rows_scored_total') || 0)}</dd></div></dl>
   <//>`;
 }
 
 export const itemColumns = [
-  { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${r.title || r.item_id}</a>` },
+  { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${called(r)}</a>` },
   { name: 'users', number: true, sort: 'users', of: r => num(r.users) },
   { name: 'reached', number: true, title: 'Share of all users who saw it', of: r => html`<${Share} of=${r.reach} text=${pct(r.reach, r.reach < 0.1 ? 1 : 0)} />` },
   { name: 'repeats', number: true, sort: 'repeats', title: 'Share of its exposures that were not the first', of: r => pct(r.repeats) },

@@ -1,6 +1,6 @@
 // What does a list gain and lose when familiarity has a say in it?
 import { useEffect, useState } from '../vendor/hooks.js';
-import { call, html, many, num, pct, query, settle, sign, to, useApi, useRest } from './lib.js';
+import { call, called, html, many, num, pct, query, settle, sign, to, useApi, useRest } from './lib.js';
 import { AsTable, Choice, Empty, Field, Head, Panel, Table, Trouble, Verdict } from './parts.js';
 import { Curves, Diverging, Slopes } from './draw.js';
 
@@ -66,7 +66,6 @@ export function Rerank({ at }) {
       fail(error);
     }
   };
-  const label = r => r.title || r.item_id;
   return html`<${Head} title="Rerank" request=${request} sub="Paste a list as a recommender made it, and see what familiarity would change." />
     <div class="grid side">
       <${Panel} title="The list">
@@ -86,7 +85,7 @@ export function Rerank({ at }) {
       <div>
         ${!body ? html`<${Panel} title="What changes"><${Empty}>Name a user and paste some items, or fill in the most shown ones.<//><//>`
           : html`<${Panel} title="What changes" of=${answer}>${() => html`
-            <${Summary} list=${list} /><${Slopes} items=${list.items.map(i => ({ ...i, label: label(i) }))} />`}<//>
+            <${Summary} list=${list} /><${Slopes} items=${list.items.map(i => ({ ...i, label: called(i) }))} />`}<//>
           <${Panel} title="What each λ gives" note="a click picks one" of=${curve}>${points => html`
             <${Curves} at=${lambda} onPick=${move} xLabel="λ" series=${SUMS.map(([name, key]) => ({ name, points: points.map(p => [p.lambda, after(p, key)]) }))} />
             <${AsTable} name="What each λ gives" rows=${points} columns=${[{ name: 'λ', number: true, of: p => num(p.lambda, 1) },
@@ -95,9 +94,9 @@ export function Rerank({ at }) {
     </div>
     ${list && html`<${Panel} title="The new list" wide><${Table} name="The new list" rows=${list.items.map(i => ({ ...i, key: i.item_id }))} columns=${[
       { name: 'rank', number: true, of: r => r.rank ?? '–' }, { name: 'was', number: true, of: r => r.was },
-      { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${label(r)}</a>` },
+      { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${called(r)}</a>` },
       { name: 'relevance', number: true, of: r => num(r.relevance, 2) },
-      { name: 'familiarity', of: r => html`<${Diverging} value=${r.familiarity} most=${3} />` },
+      { name: 'familiarity', class: 'grow', of: r => html`<${Diverging} value=${r.familiarity} most=${3} />` },
       { name: 'score', number: true, of: r => sign(r.score, 3) }, { name: 'seen', number: true, of: r => num(r.times_seen) },
       { name: 'status', of: r => (r.status === 'ok' ? '' : r.status.replaceAll('_', ' ')) }]} /><//>`}`;
 }

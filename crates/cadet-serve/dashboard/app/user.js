@@ -1,6 +1,6 @@
 // What is a user tired of, what is fresh to them, and why?
 import { useState } from '../vendor/hooks.js';
-import { ago, html, many, num, pct, prob, query, settle, sign, to, useApi, useRest } from './lib.js';
+import { ago, called, html, many, num, pct, prob, query, settle, sign, to, useApi, useRest } from './lib.js';
 import { AsTable, Copy, Empty, Field, Head, Panel, Table, Verdict } from './parts.js';
 import { Diverging, Waterfall } from './draw.js';
 import { Pages } from './items.js';
@@ -18,7 +18,7 @@ export function Users({ at }) {
 }
 
 const ofItems = (most, pick) => [
-  { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${r.title || r.item_id}</a>` },
+  { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${called(r)}</a>` },
   { name: 'familiarity', of: r => html`<${Diverging} value=${r.familiarity} most=${most} />` },
   { name: 'p', number: true, of: r => prob(r.p_value) },
   { name: 'seen', number: true, title: 'How often this user saw it', of: r => num(r.times_seen) },
@@ -46,8 +46,7 @@ function Why({ user, item, pick }) {
       const f = d.familiarity;
       const colour = f < -0.7 ? 'green' : f < 0.7 ? 'amber' : 'red';
       return html`<${Verdict} colour=${colour} word=${{ green: 'Fresh', amber: 'So so', red: 'Familiar' }[colour]}
-          lead=${html`Users like ${user} are <b>${num(Math.exp(Math.abs(f)), 1)} times</b> as ${f < 0 ? 'rare' : 'common'} in the audience of
-            <a href=${to('item', { id: d.item_id })}> ${d.title || d.item_id}</a> as among all users.`}
+          lead=${html`Users like ${user} are <b>${num(Math.exp(Math.abs(f)), 1)} times</b> as ${f < 0 ? 'rare' : 'common'} in the audience of <a href=${to('item', { id: d.item_id })}>${called(d)}</a>${' '}as among all users.`}
           reasons=${[`${pct(d.quantile)} of all users are less familiar with it.`, d.times_seen ? `Seen ${many(d.times_seen, 'time')} already.` : 'Never seen.']} />
         <${Waterfall} parts=${parts(d)} total=${f} label=${`Parts that add up to ${sign(f)}`} />
         <${AsTable} name="Parts of the score" rows=${d.parts} columns=${[{ name: 'part', of: r => r.title || r.name }, { name: 'kind', of: r => r.kind }, { name: 'adds', number: true, of: r => sign(r.value, 3) }]} />
