@@ -118,6 +118,30 @@ export function Cut({ edges, population, audience, cut, onCut }) {
   </div>`;
 }
 
+/** New users and repeats, a column a day. */
+export function Days({ days }) {
+  const [ref, wide] = useWidth();
+  const high = 200;
+  const [left, right, top, base] = [44, wide - 6, 8, high - 24];
+  const at = d => Date.parse(d.day) / 864e5;
+  const [from, to] = [at(days[0]), at(days.at(-1))];
+  const step = (right - left) / Math.max(14, to - from + 1);
+  const [ys, digits] = ticks(0, Math.max(...days.map(d => d.new + d.repeat), 1) * 1.05, 3);
+  const y = v => base - (v / (Math.max(...days.map(d => d.new + d.repeat), 1) * 1.05)) * (base - top);
+  const x = d => left + (at(d) - from) * step;
+  const gap = step > 4 ? 1 : 0;
+  const bar = (d, name, lo, hi) => hi > lo && html`<rect class=${name} x=${x(d)} width=${Math.max(1, step - gap)} y=${y(hi)} height=${y(lo) - y(hi)} />`;
+  return html`<div class="draw" ref=${ref}>
+    <p class="key"><span class="swatch fresh"></span>new to the user <span class="swatch common"></span>repeat</p>
+    <svg width=${wide} height=${high} role="img" aria-label="New users and repeats by day: the table has the same figures">
+      ${ys.map(v => html`<path class="gridline" d=${`M${left} ${y(v)}H${right}`} /><text class="tick end" x=${left - 6} y=${y(v) + 4}>${num(v, digits)}</text>`)}
+      ${days.map(d => html`<g><title>${`${d.day}\n${num(d.new)} new, ${num(d.repeat)} repeats`}</title>
+        ${bar(d, 'fresh', 0, d.new)}${bar(d, 'common', d.new, d.new + d.repeat)}</g>`)}
+      <path class="axisline" d=${`M${left} ${base}H${right}`} />
+      <text class="tick" x=${left} y=${high - 6}>${days[0].day}</text><text class="tick end" x=${Math.max(left + 160, Math.min(right, x(days.at(-1)) + step))} y=${high - 6}>${days.length > 1 ? days.at(-1).day : ''}</text>
+    </svg></div>`;
+}
+
 /** A bar to the left or the right of 0, with its figure. */
 export function Diverging({ value, most, digits = 2 }) {
   const part = Math.max(-1, Math.min(1, (value || 0) / (most || 1))) * 50;

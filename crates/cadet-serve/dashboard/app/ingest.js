@@ -7,15 +7,15 @@ import { useMetrics } from './metrics.js';
 import { Spark } from './draw.js';
 
 function Health({ status: s, m }) {
-  const lag = Math.max(0, s.durable_seq - s.folded_seq);
-  const failed = m.now('cadet_wal_failed') > 0;
+  const lag = Math.max(0, s.durable_seq - (s.folded_seq ?? 0));
+  const failed = s.storage_failed;
   const slow = m.quantile('cadet_wal_fsync_duration_seconds', 0.99);
   const colour = failed ? 'red' : lag > 100_000 || slow > 0.25 ? 'amber' : 'green';
   const word = { green: 'All is written', amber: 'Behind', red: 'Not writing' }[colour];
   return html`<${Verdict} colour=${colour} word=${word}
     lead=${failed ? 'A write failed: nothing more is taken until the service is restarted. Reads go on.'
-      : html`Everything up to <b>${num(s.durable_seq)}</b> is on the disk, up to <b>${num(s.folded_seq)}</b> in the model.`}
-    reasons=${[`${many(lag, 'entry waits', 'entries wait')} to be folded in.`, `Repeated events are known by their ids ${seconds(m.now('cadet_dedup_horizon_seconds') ?? 0)} back.`]} />`;
+      : html`Everything up to <b>${num(s.durable_seq)}</b> is on the disk, up to <b>${num(s.folded_seq ?? 0)}</b> in the model.`}
+    reasons=${[`${many(lag, 'entry waits', 'entries wait')} to be folded in.`, `Repeated events are known by their ids ${seconds(s.dedup_horizon_seconds)} back.`]} />`;
 }
 
 const Line = ({ name, value, values }) => html`<div class="line"><div><span class="name">${name}</span><span class="big">${value}</span></div>
@@ -65,9 +65,9 @@ function Send() {
       <p><button type="submit" class="act" disabled=${!exposures.length || bad.length > 0 || state.busy}>Send ${many(exposures.length, 'exposure')}</button>
         ${bad.length > 0 && html` <span class="fine">Line ${bad[0]} cannot be read.</span>`}</p></form>
     ${error && html`<${Trouble} error=${error} />`}
-    ${a && html`<p class="say" role="status"><b>${num(a.accepted)} accepted</b>, ${many(a.duplicates, 'duplicate')}, ${num((a.rejected || []).length)} rejected; on the disk at ${num(a.seq)}.</p>
+    ${a && html`<p class="say" role="status"><b>${num(a.accepted)} accepted</b>, ${many(a.duplicates, 'duplicate')}, ${num(a.rejected_count)} rejected; on the disk at ${num(a.seq)}.</p>
       ${a.rejected?.length > 0 && html`<${Table} name="Rejected rows" rows=${a.rejected} columns=${[
-        { name: 'row', number: true, of: r => r.row ?? r.pointer ?? r.index }, { name: 'why', of: r => r.detail }, { name: 'code', of: r => html`<code>${r.code}</code>` }]} />`}`}
+        { name: 'where', of: r => r.pointer }, { name: 'why', of: r => r.detail }, { name: 'code', of: r => html`<code>${r.code}</code>` }]} />`}`}
   <//>`;
 }
 
@@ -83,21 +83,22 @@ export function Ingest() {
   const status = useApi('v1/status', 3000);
   const tasks = useApi('v1/tasks', 5000);
   const m = useMetrics();
+  const s = status.data;
   const rate = m.rates('cadet_exposures_total', { result: 'accepted' });
   const of = result => m.now('cadet_exposures_total', { result }) || 0;
   const streams = m.by('cadet_stream_lag');
-  return html`<${Head} title="Ingest" request="v1/status"><${Act} label="Back up" request=${{ path: 'v1/backup', method: 'POST', body: {} }} done=${tasks.again}
+  return html`<${Head} title="Ingest" request="v1/status"><${Act} label="Back up" request=${{ path: 'v1/backup', method: 'POST' }} done=${tasks.again}
       words="Copies the data folder as of now into backups/, by hard links where the disk allows it." /><//>
     <${Panel} title="Is everything written?" of=${status}>${s => html`<${Health} status=${s} m=${m} />`}<//>
     <div class="grid two">
       <${Panel} title="Arrivals"><${Line} name="exposures" value=${html`${num(rate.at(-1) ?? 0, 1)}<small> /s</small>`} values=${rate} />
         <dl class="facts"><div><dt>accepted</dt><dd>${num(of('accepted'))}</dd></div><div><dt>duplicates</dt><dd>${num(of('duplicate'))}</dd></div>
-          <div><dt>rejected</dt><dd>${num(of('rejected'))}</dd></div><div><dt>waiting</dt><dd>${bytes(m.now('cadet_wal_queue_bytes') ?? 0)}</dd></div>
-          <div><dt>log</dt><dd>${bytes(m.now('cadet_wal_size_bytes') ?? 0)}</dd></div><div><dt>disk free</dt><dd>${bytes(m.now('cadet_disk_free_bytes'))}</dd></div></dl><//>
+          <div><dt>rejected</dt><dd>${num(of('rejected'))}</dd></div><div><dt>waiting</dt><dd>${bytes(s?.queue_bytes)}</dd></div>
+          <div><dt>log</dt><dd>${bytes(s?.log_bytes)}</dd></div><div><dt>disk free</dt><dd>${bytes(s?.disk_free_bytes)}</dd></div></dl><//>
       <${Latency} m=${m} name="cadet_wal_fsync_duration_seconds" title="How long the disk takes" />
     </div>
     <${Send} />
     <${Panel} title="Streams">${streams.length ? html`<${Table} name="Streams" rows=${streams} columns=${[{ name: 'stream', of: r => r.labels.stream },
       { name: 'partition', of: r => r.labels.partition }, { name: 'not read yet', number: true, of: r => num(r.value) }]} />` : html`<${Empty}>No stream is read: exposures come over HTTP.<//>`}<//>
-    <${Panel} title="Tasks" of=${tasks} request="v1/tasks">${d => html`<${Table} name="Tasks" rows=${(d.tasks || d.rows).map(t => ({ ...t, key: t.id }))} columns=${taskColumns} empty="No task was started yet." />`}<//>`;
+    <${Panel} title="Tasks" of=${tasks} request="v1/tasks">${d => html`<${Table} name="Tasks" rows=${d.tasks.map(t => ({ ...t, key: t.id }))} columns=${taskColumns} empty="No task was started yet." />`}<//>`;
 }

@@ -1,19 +1,19 @@
 // Who knows an item, how worn out is it, and who should be shown it next?
 import { useState } from '../vendor/hooks.js';
 import { ago, called, day, fetchRaw, html, many, num, pct, prob, query, save, settle, to, useApi, useRest } from './lib.js';
-import { AsTable, Chart, Choice, Copy, Curl, Empty, Field, Head, Panel, Table, Trouble, Verdict } from './parts.js';
-import { below, Cut, Diverging } from './draw.js';
+import { AsTable, Choice, Copy, Curl, Empty, Field, Head, Panel, Table, Trouble, Verdict } from './parts.js';
+import { below, Cut, Days, Diverging } from './draw.js';
 
-const BASIS = { own: 'own audience', similar: 'similar items', none: 'none' };
+const BASIS = { own: 'own', similar: 'of similar items', all: 'of all items' };
 
 /** In a word: is there anybody left? */
 function Saturation({ item }) {
-  const left = 1 - item.users / item.population.users;
-  const repeats = item.exposures ? 1 - item.users / item.exposures : 0;
-  const colour = repeats > 0.5 || left < 0.25 ? 'red' : repeats > 0.25 || left < 0.5 ? 'amber' : 'green';
-  const word = { green: 'Room to grow', amber: 'Wearing', red: 'Worn out' }[colour];
+  const [left, repeats] = [item.fresh_share, item.saturation ?? 0];
+  const colour = left == null ? 'none' : left < 0.2 ? 'red' : left < 0.4 || repeats > 0.5 ? 'amber' : 'green';
+  const word = { green: 'Room to grow', amber: 'Wearing', red: 'Worn out', none: 'Not scored' }[colour];
   return html`<${Verdict} colour=${colour} word=${word}
-    lead=${html`${num(item.users)} of ${many(item.population.users, 'user')} saw it; ${pct(left)} have not.`}
+    lead=${left == null ? html`${many(item.users, 'user')} saw it; it has no embedding, so nobody's familiarity is known.`
+      : html`It is fresh to <b>${pct(left)}</b> of all users; ${num(item.users)} saw it, last ${ago(item.last_seen)}.`}
     reasons=${[`${pct(repeats)} of its ${many(item.exposures, 'exposure')} were repeats.`,
       ...(item.standing && item.standing !== 'trained' ? [`Its standing is “${item.standing}”: read the figures with care.`] : [])]} />`;
 }
@@ -46,7 +46,8 @@ function Audience({ item, cut }) {
   const body = { item_id: item.item_id, mode, n: useRest(n), exclude_seen: unseen, min_exposures: useRest(least),
     ...(chosen.length ? { candidates: chosen } : {}), ...(chosen.some(c => c.relevance !== undefined) ? { lambda } : {}) };
   const request = { path: 'v1/audience', body };
-  const rows = useApi(request);
+  // A page shows a few; the export has all.
+  const rows = useApi({ ...request, body: { ...body, n: Math.min(body.n, 200) } });
   const test = useApi({ path: 'v1/fresh', body: { item_id: item.item_id, fdr: useRest(rate) / 100 } });
   const most = Math.max(...(rows.data?.rows || []).map(r => Math.abs(r.familiarity || 0)), 1);
   const send = async (kind, accept) => {
@@ -81,44 +82,50 @@ function Audience({ item, cut }) {
       : html`Nobody can be called fresh with at most ${rate} % false alarms. ${test.data.why_none || ''}`}</p>`}
     ${test.error && html`<${Trouble} error=${test.error} />`}
     <${Panel} of=${rows}>${d => html`
-      ${d.hub_share != null && html`<p class="note">${d.hub_share > 0.5 ? '▲ ' : ''}Hub share ${pct(d.hub_share)}: of the slots, held by the 200 users whom most items' lists name${d.hub_share > 0.5 ? '. The same few users would get everything.' : '.'}</p>`}
+      ${d.hub_share != null && html`<p class="note">${d.hub_share > 0.5 ? '▲ ' : ''}Hub share ${pct(d.hub_share)}: of the places on all items' lists, held by the 1 % of users who are listed most${d.hub_share > 0.5 ? '. The same few would get everything.' : '.'}</p>`}
       <${Table} name="Audience" columns=${columns(most)} rows=${d.rows.slice(0, long ? 200 : 20).map(r => ({ ...r, key: r.user_id }))}
-        mark=${r => mode === 'fresh' && r.familiarity <= cut} empty="Nobody fits: ask for fewer exposures, or allow who saw it." />
-      ${d.rows.length > 20 && html`<p class="fine">The first ${long ? num(Math.min(200, d.rows.length)) : 20} of ${num(d.rows.length)}; the export has all.
+        mark=${r => r.familiarity <= cut} empty="Nobody fits: ask for fewer exposures, or allow who saw it." />
+      ${d.rows.length > 20 && html`<p class="fine">The first ${long ? num(Math.min(200, d.rows.length)) : 20} of ${many(Math.min(body.n, d.among), 'user')}; the export has all.
         ${' '}<button type="button" class="link" onClick=${() => setLong(!long)}>${long ? 'fewer' : 'more'}</button></p>`}`}<//>
   <//>`;
 }
 
-function Known({ item, cut, setCut }) {
-  const h = item.histogram;
-  if (!h) return html`<${Empty}>Too little is known of this item for a picture: it is “${item.standing}”.<//>`;
-  const users = below(h.edges, h.population, cut);
-  const rows = h.population.map((p, i) => ({ from: h.edges[i], to: h.edges[i + 1], p, a: h.audience[i] }));
-  return html`<${Cut} edges=${h.edges} population=${h.population} audience=${h.audience} cut=${cut} onCut=${setCut} />
-    <p class="say"><b>${many(Math.round(users * item.population.users), 'user')}</b> (${pct(users)}) are below ${num(cut, 2)}, and ${pct(below(h.edges, h.audience, cut))} of its audience. Familiarity 0.7 means: twice as common in its audience as among all.</p>
-    <${AsTable} name="Familiarity of all users and of the audience" rows=${rows} columns=${[
+function Known({ item, all, cut, setCut }) {
+  const bins = item.histogram?.bins;
+  if (!bins) return html`<${Empty}>Too little is known of this item for a picture: it is “${item.standing}”.<//>`;
+  const last = Math.max(...bins.map((b, i) => (b.population || b.exposed ? i : 0)));
+  const first = bins.findIndex(b => b.population || b.exposed);
+  const shown = bins.slice(Math.max(0, first - 1), last + 2);
+  const [edges, population, audience] = [[...shown.map(b => b.from), shown.at(-1).to], shown.map(b => b.population), shown.map(b => b.exposed)];
+  const share = below(edges, population, cut);
+  return html`<${Cut} edges=${edges} population=${population} audience=${audience} cut=${Math.max(edges[0], Math.min(edges.at(-1), cut))} onCut=${setCut} />
+    <p class="say">${all ? html`<b>${many(Math.round(share * all), 'user')}</b> (${pct(share)})` : html`<b>${pct(share)}</b> of all users`} are
+      below ${num(cut, 2)}, and ${pct(below(edges, audience, cut))} of its audience. Familiarity 0.7 means: twice as common in its audience as among all.</p>
+    <${AsTable} name="Familiarity of all users and of the audience" rows=${shown} columns=${[
       { name: 'familiarity', number: true, of: r => `${num(r.from, 2)} to ${num(r.to, 2)}` },
-      { name: 'all users', number: true, of: r => num(r.p) }, { name: 'its audience', number: true, of: r => num(r.a) }]} />`;
+      { name: 'all users', number: true, of: r => num(r.population) }, { name: 'its audience', number: true, of: r => num(r.exposed) }]} />`;
 }
 
 export function Item({ at }) {
   const id = at.get('id') || '';
   const request = query('v1/item', { id });
   const item = useApi(request);
+  const all = useApi('v1/users?limit=1');
   const similar = useApi(query('v1/similar', { item_id: id, n: 8 }));
   const [cut, setCut] = useState(Number(at.get('cut') ?? -0.7));
   const move = v => (setCut(v), settle('item', { id, cut: v }));
   const d = item.data;
   return html`<${Head} from="items" title=${d?.title || id} request=${request}
-      sub=${d && html`id ${d.item_id} · ${many(d.users, 'user')} · ${many(d.exposures, 'exposure')} · p-values: ${BASIS[d.basis] || d.basis}`}>
+      sub=${d && html`id ${d.item_id} · ${many(d.users, 'user')} · ${many(d.exposures, 'exposure')} · p-values: ${BASIS[d.p_values.basis] || d.p_values.basis}`}>
       <${Copy} text=${id} label="copy id" /><//>
     <${Panel} of=${item}>${i => html`<${Saturation} item=${i} />`}<//>
     ${d && html`<div class="grid two">
-      <${Panel} title="Who knows it?"><${Known} item=${d} cut=${cut} setCut=${move} /><//>
+      <${Panel} title="Who knows it?"><${Known} item=${d} all=${all.data?.total} cut=${cut} setCut=${move} /><//>
       <${Panel} title="How worn out?">
-        <${Chart} path=${query('dashboard/svg/item', { id })} label="New users and repeats by day" />
-        <${AsTable} name="By day" rows=${d.saturation || []} empty="The log has no times." columns=${[
-          { name: 'day', of: r => r.day }, { name: 'new', number: true, of: r => num(r.new) }, { name: 'repeats', number: true, of: r => num(r.repeats) }]} />
+        ${!d.saturation_by_day.length ? html`<${Empty}>The log has no times for this item.<//>` : html`<${Days} days=${d.saturation_by_day} />
+        <p class="fine">The last show of each user, on its day: new to the user, or seen before.</p>
+        <${AsTable} name="By day" rows=${[...d.saturation_by_day].reverse()} columns=${[{ name: 'day', of: r => r.day },
+          { name: 'new', number: true, of: r => num(r.new) }, { name: 'repeats', number: true, of: r => num(r.repeat) }]} />`}
       <//></div>
       <${Audience} item=${d} cut=${cut} />
       <${Panel} title="Same audience" of=${similar} request=${similar.request}>${s => html`<${Table} name="Items with the same audience" rows=${s.rows}

@@ -16,21 +16,25 @@ export function Pages({ path, values, columns, name, empty, sort, onSort }) {
       <button type="button" disabled=${!d.next} onClick=${() => go([...cursor, d.next])}>More ›</button></p>`}<//>`;
 }
 
-const SORTS = [['users', 'most users'], ['worn', 'most worn out'], ['room', 'room to grow'], ['id', 'by id']];
+/** What a table is sorted by, and which way. */
+const SORTS = [['users', 'most users'], ['fresh_share asc', 'most worn out'], ['fresh_share', 'room to grow'],
+  ['saturation', 'most repeats'], ['last_seen', 'latest'], ['id', 'by id']];
 
 export function Items({ at }) {
   const [prefix, find] = useState(at.get('prefix') || '');
   const [sort, order] = useState(at.get('sort') || 'users');
   const wanted = useRest(prefix.trim());
-  return html`<${Head} title="Items" request=${query('v1/items', { prefix: wanted, sort, limit: 50 })}
+  const [by, way] = sort.split(' ');
+  const values = { prefix: wanted, sort: by, order: way };
+  return html`<${Head} title="Items" request=${query('v1/items', { ...values, limit: 50 })}
       sub="Familiarity is learned per item: the map puts items with the same audience side by side." />
-    <${Panel} title="Map of items" note="size: users · colour: share of shows that are repeats · a click opens the item">
+    <${Panel} title="Map of items" note="size: users · a click opens the item">
       <${Chart} path="dashboard/svg/items" label="Items by their audiences" pick=${id => (location.hash = to('item', { id }))} />
     <//>
     <form class="bar" onSubmit=${e => e.preventDefault()}>
       <input type="search" aria-label="Find items whose id or title begins with" placeholder="Begins with …" value=${prefix} onInput=${e => find(e.target.value)} />
       <${Choice} name="sort" label="Order" value=${sort} options=${SORTS} onPick=${order} />
     </form>
-    <${Pages} key=${wanted + sort} path="v1/items" values=${{ prefix: wanted, sort }} columns=${itemColumns} name="All items"
+    <${Pages} key=${wanted + sort} path="v1/items" values=${values} columns=${itemColumns} name="All items"
       empty=${wanted ? `No item begins with “${wanted}”.` : 'No item was shown yet.'} />`;
 }

@@ -6,19 +6,19 @@ import { Spark } from './draw.js';
 
 export const WORDS = { green: 'Trust it', amber: 'With care', red: 'Do not use it', none: 'No verdict' };
 
-/** A model's verdict, its figures beside what chance and simpler ways reach. */
-export function Trust({ model }) {
-  const { verdict, metrics: m, future } = model;
+/** A model's verdict, and its figures beside what chance reaches. */
+export function Trust({ model: m }) {
+  const { verdict } = m;
   const colour = verdict?.colour || 'none';
   const check = (good, text) => html`<li><span class=${good ? 'good' : 'bad'} aria-hidden="true">${good ? '✓' : '✗'}</span>
     <span class="off">${good ? 'good: ' : 'bad: '}</span> ${text}</li>`;
-  const pop = (model.baselines || []).find(b => b.auc && /popular/i.test(b.name)) || (model.baselines || []).find(b => b.auc);
   return html`<${Verdict} colour=${colour} word=${WORDS[colour]} reasons=${verdict?.reasons || []}
-    lead=${html`<a href=${to('models', { id: model.name })}>${model.name}</a>${model.trained_at || model.created ? html`, ${ago(model.trained_at || model.created)}` : ''}`}>
-    ${m && html`<ul class="checks">
-      ${check(m.loss < m.chance_loss, html`held-out loss <b>${num(m.loss, 3)}</b>, chance ${num(m.chance_loss, 3)}`)}
-      ${m.auc && check(m.auc.value > (pop?.auc.value ?? 0.5), html`AUC <b>${num(m.auc.value, 3)}</b>${pop ? `, ${pop.name} ${num(pop.auc.value, 3)}` : ', chance 0.5'}`)}
-      ${future && check(future.gain.value < 0, html`on the future: ${num(Math.abs(future.gain.value), 3)} nats a pair ${future.gain.value < 0 ? 'better' : 'worse'} than chance`)}
+    lead=${html`<a href=${to('models', { id: m.version })}>${m.version}</a>, made ${ago(m.created)}
+      from ${many(m.exposures, 'exposure')} of ${many(m.items, 'item')} by ${many(m.users, 'user')}`}>
+    ${m.test_loss != null && html`<ul class="checks">
+      ${check(m.test_loss < m.chance_loss, html`held-out loss <b>${num(m.test_loss, 3)}</b>, chance ${num(m.chance_loss, 3)}`)}
+      ${m.auc != null && check(m.auc > 0.5, html`AUC <b>${num(m.auc, 3)}</b>, chance 0.5`)}
+      ${check(m.calibration_error < 0.05, html`probabilities are off by <b>${num(m.calibration_error, 3)}</b>`)}
     </ul>`}
   <//>`;
 }
@@ -72,20 +72,21 @@ function Drift({ m }) {
 export const itemColumns = [
   { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${called(r)}</a>` },
   { name: 'users', number: true, sort: 'users', of: r => num(r.users) },
-  { name: 'reached', number: true, title: 'Share of all users who saw it', of: r => html`<${Share} of=${r.reach} text=${pct(r.reach, r.reach < 0.1 ? 1 : 0)} />` },
-  { name: 'repeats', number: true, sort: 'repeats', title: 'Share of its exposures that were not the first', of: r => pct(r.repeats) },
+  { name: 'fresh left', number: true, title: 'Share of all users to whom it is fresh: familiarity below 0',
+    of: r => html`<${Share} of=${r.fresh_share} tone=${r.fresh_share < 0.25 ? 'low' : ''} text=${pct(r.fresh_share)} />` },
+  { name: 'repeats', number: true, title: 'Share of its exposures that were not the first', of: r => pct(r.saturation) },
 ];
 
 export function Overview() {
   const models = useApi('v1/models', 30_000);
-  const worn = useApi(query('v1/items', { sort: 'worn', limit: 8 }));
-  const room = useApi(query('v1/items', { sort: 'room', limit: 8 }));
+  const worn = useApi(query('v1/items', { sort: 'fresh_share', order: 'asc', limit: 8 }));
+  const room = useApi(query('v1/items', { sort: 'fresh_share', limit: 8 }));
   const m = useMetrics();
   const list = (title, of, empty) => html`<${Panel} title=${title} of=${of} request=${of.request}>
     ${d => html`<${Table} name=${title} columns=${itemColumns} rows=${d.rows} empty=${empty} />`}<//>`;
   return html`<${Head} title="Overview" request="v1/models" />
     <${Panel} title="Can I trust it?" of=${models}>${d => {
-      const current = d.models.find(x => x.name === d.current);
+      const current = d.models.find(x => x.is_current);
       return current ? html`<${Trust} model=${current} />` : html`<${Empty}>No model answers yet. Train one with
         <code>cadet train --data-dir DIR</code>, then promote it on the <a href="#/models">models page</a>.<//>`;
     }}<//>

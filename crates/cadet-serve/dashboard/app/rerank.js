@@ -25,7 +25,7 @@ function useCurve(body) {
     const stop = new AbortController();
     set(s => ({ ...s, error: undefined, loading: true }));
     Promise.all(LAMBDAS.map(lambda => call({ path: 'v1/rerank', body: { ...JSON.parse(key), lambda } }, stop.signal)))
-      .then(all => set({ data: all.map((a, i) => ({ lambda: LAMBDAS[i], ...a.lists[0] })) }))
+      .then(all => set({ data: all.map((a, i) => ({ lambda: LAMBDAS[i], ...a.sums })) }))
       .catch(error => stop.signal.aborted || set({ error }));
     return () => stop.abort();
   }, [key]);
@@ -33,14 +33,13 @@ function useCurve(body) {
 }
 
 const SUMS = [['relevance kept', 'relevance_kept'], ['fresh share', 'fresh_share'], ['repeats', 'repeats']];
-const after = (list, name) => list[name]?.after ?? list[name];
-const before = (list, name) => list[name]?.before;
+const after = (sums, name) => (name === 'relevance_kept' ? sums[name] : sums[name].after);
 
 export function Rerank({ at }) {
   const [user, setUser] = useState(at.get('user') || '');
   const [text, setText] = useState('');
   const [lambda, setLambda] = useState(Number(at.get('lambda') ?? 0.3));
-  const [method, setMethod] = useState('');
+  const [method, setMethod] = useState('fresh');
   const [cap, setCap] = useState('');
   const [top, setTop] = useState('');
   const [failed, fail] = useState();
@@ -48,7 +47,7 @@ export function Rerank({ at }) {
   const items = read(rested);
   const body = asked && items.length ? {
     lists: [{ user_id: asked, items }], lambda,
-    ...(method ? { method } : {}), ...(cap !== '' ? { max_seen: +cap } : {}), ...(top !== '' ? { top: +top } : {}),
+    method, ...(cap !== '' ? { max_seen: +cap } : {}), ...(top !== '' ? { top: +top } : {}),
   } : null;
   const request = body && { path: 'v1/rerank', body };
   const answer = useApi(request);
@@ -85,7 +84,7 @@ export function Rerank({ at }) {
       <div>
         ${!body ? html`<${Panel} title="What changes"><${Empty}>Name a user and paste some items, or fill in the most shown ones.<//><//>`
           : html`<${Panel} title="What changes" of=${answer}>${() => html`
-            <${Summary} list=${list} /><${Slopes} items=${list.items.map(i => ({ ...i, label: called(i) }))} />`}<//>
+            <${Summary} list=${list} sums=${answer.data.sums} /><${Slopes} items=${list.items.map(i => ({ ...i, label: called(i) }))} />`}<//>
           <${Panel} title="What each λ gives" note="a click picks one" of=${curve}>${points => html`
             <${Curves} at=${lambda} onPick=${move} xLabel="λ" series=${SUMS.map(([name, key]) => ({ name, points: points.map(p => [p.lambda, after(p, key)]) }))} />
             <${AsTable} name="What each λ gives" rows=${points} columns=${[{ name: 'λ', number: true, of: p => num(p.lambda, 1) },
@@ -98,18 +97,17 @@ export function Rerank({ at }) {
       { name: 'relevance', number: true, of: r => num(r.relevance, 2) },
       { name: 'familiarity', class: 'grow', of: r => html`<${Diverging} value=${r.familiarity} most=${3} />` },
       { name: 'score', number: true, of: r => sign(r.score, 3) }, { name: 'seen', number: true, of: r => num(r.times_seen) },
-      { name: 'status', of: r => (r.status === 'ok' ? '' : r.status.replaceAll('_', ' ')) }]} /><//>`}`;
+      { name: '', of: r => [r.status === 'ok' ? '' : r.status, r.placed_by === 'score' ? '' : r.placed_by].filter(Boolean).join(', ').replaceAll('_', ' ') }]} /><//>`}`;
 }
 
-const METHODS = [['', 'default'], ['linear', 'linear'], ['rank', 'rank'], ['mmr', 'diverse']];
+const METHODS = [['fresh', 'fresh to the user'], ['mmr', 'unlike each other']];
 
-function Summary({ list }) {
-  const kept = after(list, 'relevance_kept');
-  const [was, is] = [before(list, 'fresh_share'), after(list, 'fresh_share')];
+function Summary({ list, sums }) {
+  const kept = sums.relevance_kept ?? 1;
   const colour = kept >= 0.95 ? 'green' : kept >= 0.8 ? 'amber' : 'red';
   const moved = list.items.filter(i => i.rank && i.rank !== i.was).length;
   return html`<${Verdict} colour=${colour} word=${{ green: 'Cheap', amber: 'At a price', red: 'Dear' }[colour]}
-    lead=${html`Keeps <b>${pct(kept, 1)}</b> of the relevance; ${many(moved, 'item')} moved.`}
-    reasons=${[was == null ? `Fresh share ${pct(is)}.` : `Fresh share ${pct(was)} → ${pct(is)}.`,
-      before(list, 'repeats') == null ? `Repeats ${pct(after(list, 'repeats'))}.` : `Repeats ${pct(before(list, 'repeats'))} → ${pct(after(list, 'repeats'))}.`]} />`;
+    lead=${html`The first ${num(sums.places)} keep <b>${pct(kept, 1)}</b> of their relevance; ${many(moved, 'item')} of the list moved.`}
+    reasons=${[`Fresh among them: ${pct(sums.fresh_share.before)} → ${pct(sums.fresh_share.after)}.`,
+      `Seen before: ${pct(sums.repeats.before)} → ${pct(sums.repeats.after)}.`]} />`;
 }
