@@ -3,20 +3,32 @@
 //!
 //! ```text
 //! DIR/models/NAME/        models, each never changed
-//! DIR/models/CURRENT      the name of the one that answers
-//! DIR/folded/             the current model with what arrived since, to start from
+//! DIR/models/CURRENT      the name of the one that answers, and of those before it
+//! DIR/requests/           what commands beside the service want of it
+//! DIR/folded/NAME/        the current model with what arrived since, to start from
 //! DIR/state/              the log of everything that arrives
 //! DIR/exposures/          closed parts of the log as Parquet, which `cadet train` reads
 //! DIR/backups/
 //! DIR/LOCK                held by the one service that may write here
 //! ```
 
+mod asked;
+mod background;
+mod backup;
+pub mod condition;
 pub mod dashboard;
+mod files;
+pub mod fold;
+mod follow;
 pub mod http;
 pub mod metrics;
+mod promote;
 pub mod registry;
+pub mod requests;
+mod seen;
 pub mod service;
 pub mod serving;
+mod start;
 pub mod state;
 pub mod tasks;
 

@@ -1,36 +1,100 @@
 //! The service without its surface: the model that answers, what it is swapped by, and what arrives.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use cadet::IdRef;
-use cadet::ask::{Ask, Row};
 use cadet::model::Model;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 
+use crate::asked::Asked;
+use crate::background::{self, Bell, Job};
+use crate::condition::{Notes, Phase, lock};
+use crate::files::{self, Lock};
+use crate::follow::Follower;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::serving::Serving;
-use crate::state::{Sight, Store, StoreOptions};
+use crate::state::{Store, StoreOptions};
 use crate::tasks::Tasks;
 
 /// Questions that wait for the threads of long work, beside those that have them.
 const QUEUE: usize = 64;
+/// A second service is started by mistake; a command that changes the folder is gone in a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a request may wait until what it sent is folded in.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How long threads are waited for that are to end; a model that is being loaded is not worth more.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// How often what is done, and within which limits.
+#[derive(Debug, Clone)]
+pub struct ServiceOptions {
+    /// What arrives is folded in so long after it came, at the latest.
+    pub fold_every: Duration,
+    /// So many events are folded in at once.
+    pub fold_events: u64,
+    /// After so many events, what was folded is written to the disk, to start from.
+    pub snapshot_events: u64,
+    /// How often commands beside the service are looked for.
+    pub look_every: Duration,
+    /// Bytes of memory that are free; `None` asks the operating system.
+    pub free_memory: Option<u64>,
+    /// Of the log.
+    pub store: StoreOptions,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            fold_every: Duration::from_secs(5),
+            fold_events: 10_000,
+            snapshot_events: 1_000_000,
+            look_every: Duration::from_secs(1),
+            free_memory: None,
+            store: StoreOptions::default(),
+        }
+    }
+}
 
 /// What every request handler holds.
 #[derive(Debug)]
 pub struct Service {
     folder: PathBuf,
     registry: Registry,
+    pub(crate) options: ServiceOptions,
     serving: ArcSwapOption<Serving>,
-    store: Store,
+    /// The model that answers, for whoever makes its successor: one at a time.
+    pub(crate) turn: Mutex<Option<Follower>>,
+    /// What answered before and may still be held by requests.
+    pub(crate) replaced: Mutex<Vec<Arc<Serving>>>,
+    /// The position up to which the model that answers knows the log.
+    position: watch::Sender<u64>,
+    store: Arc<Store>,
     tasks: Tasks,
     metrics: Metrics,
+    pub(crate) asked: Asked,
+    pub(crate) notes: Notes,
+    /// Whether another model is on its way.
+    pub(crate) swapping: AtomicBool,
+    pub(crate) backing_up: AtomicBool,
+    pub(crate) stopping: AtomicBool,
+    /// Users to be forgotten, with the task, and the position of the last one.
+    pub(crate) leaving: Mutex<Vec<(u64, String)>>,
+    pub(crate) last_forgotten: AtomicU64,
+    /// The position up to which what was folded is on the disk.
+    pub(crate) saved: AtomicU64,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) jobs: Sender<Job>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     pool: rayon::ThreadPool,
     queue: Arc<Semaphore>,
     started: Instant,
+    _lock: Lock,
 }
 
 /// Too much long work waits already.
@@ -94,20 +158,49 @@ impl NotPromoted {
 }
 
 impl Service {
-    /// Opens a data folder.
+    /// Opens a data folder. The model that is to answer is loaded behind it: [`Service::loading`] says how far
+    /// that is.
     pub fn open(folder: &Path) -> cadet::Result<Arc<Self>> {
+        Self::open_with(folder, ServiceOptions::default())
+    }
+
+    /// The same with other options.
+    pub fn open_with(folder: &Path, options: ServiceOptions) -> cadet::Result<Arc<Self>> {
         let failed = |e: rayon::ThreadPoolBuildError| cadet::Error::config("threads", e.to_string());
-        Ok(Arc::new(Self {
+        files::make_folder(folder)?;
+        let lock = Lock::take(&folder.join("LOCK"), PATIENCE)?;
+        let (jobs, to_do) = mpsc::channel();
+        let service = Arc::new(Self {
             folder: folder.to_owned(),
             registry: Registry::open(folder),
+            store: Arc::new(Store::open(folder, options.store.clone())?),
+            options,
             serving: ArcSwapOption::empty(),
-            store: Store::open(folder, StoreOptions::default())?,
+            turn: Mutex::default(),
+            replaced: Mutex::default(),
+            position: watch::Sender::new(0),
             tasks: Tasks::default(),
             metrics: Metrics::default(),
+            asked: Asked::default(),
+            notes: Notes::default(),
+            // The first model is on its way from the beginning.
+            swapping: AtomicBool::new(true),
+            backing_up: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            leaving: Mutex::default(),
+            last_forgotten: AtomicU64::new(0),
+            saved: AtomicU64::new(0),
+            bell: Arc::default(),
+            jobs,
+            threads: Mutex::default(),
             pool: rayon::ThreadPoolBuilder::new().build().map_err(failed)?,
             queue: Arc::new(Semaphore::new(QUEUE)),
             started: Instant::now(),
-        }))
+            _lock: lock,
+        });
+        *lock_threads(&service) =
+            background::start(&service, to_do).map_err(|e| cadet::Error::io(folder, e))?;
+        Ok(service)
     }
 
     /// The data folder.
@@ -127,8 +220,34 @@ impl Service {
 
     /// Makes a model answer from now on, one that knows the log up to a position.
     pub fn serve(&self, version: String, model: &Model, trained: u64, folded: u64) {
-        let ask = Ask::new(model);
-        self.serving.store(Some(Arc::new(Serving { version, ask, trained, folded })));
+        let users = model.trained_users();
+        let follower = Follower::of_folded(&version, model.clone(), trained, users, folded);
+        let mut turn = lock(&self.turn);
+        self.answer_from(&follower);
+        *turn = Some(follower);
+        self.notes.load(Phase::Ready, 1.0);
+    }
+
+    /// Requests that begin after this are answered by another model or by one that knows more.
+    pub(crate) fn answer_from(&self, follower: &Follower) {
+        let serving = Arc::new(follower.serving(&self.store));
+        let before = self.serving.swap(Some(serving));
+        // Not dropped here, nor by a request that happens to hold it last.
+        lock(&self.replaced).extend(before);
+        self.position.send_replace(follower.folded);
+    }
+
+    /// Drops what answered before and is held by no request any more.
+    pub(crate) fn sweep(&self) {
+        let mut free = Vec::new();
+        lock(&self.replaced).retain(|serving| {
+            let is_held = Arc::strong_count(serving) > 1;
+            if !is_held {
+                free.push(Arc::clone(serving));
+            }
+            is_held
+        });
+        drop(free);
     }
 
     /// Where everything that arrives is kept.
@@ -151,62 +270,16 @@ impl Service {
         self.started
     }
 
-    /// Makes another model of the registry answer: the number of the task that does it.
-    pub fn promote(self: &Arc<Self>, _name: &str, _force: bool) -> Result<u64, NotPromoted> {
-        Err(NotPromoted::Busy)
-    }
-
-    /// Makes the model answer that answered before: the number of the task that does it.
-    pub fn roll_back(self: &Arc<Self>, _force: bool) -> Result<u64, NotPromoted> {
-        Err(NotPromoted::NothingBefore)
-    }
-
-    /// Forgets a user: at once for questions, on the disk with the next compaction, which the task with the
-    /// number that is returned does.
-    pub fn forget(self: &Arc<Self>, _user: &str) -> Result<u64, crate::state::Refusal> {
-        Err(crate::state::Refusal::Stopping)
-    }
-
-    /// Copies the data folder into `backups/`: the number of the task that does it.
-    pub fn back_up(self: &Arc<Self>) -> Result<u64, NotPromoted> {
-        Err(NotPromoted::Busy)
-    }
-
     /// Waits until the model that answers knows the log up to a position, or until it takes too long.
-    pub async fn folded(&self, _seq: u64) -> bool {
-        false
-    }
-
-    /// How often a user saw an item and when last, up to the last acknowledged exposure.
-    pub fn seen(&self, serving: &Serving, user: IdRef<'_>, item: IdRef<'_>) -> Sight {
-        let model = serving.model();
-        let found = model.users().get(user).zip(model.items().get(item));
-        let known = found.and_then(|(user, item)| model.seen().get(user, cadet::TaskId(item)));
-        let known = known.map_or(Sight::default(), |e| Sight { count: e.count, last: e.last });
-        // What the model cannot place was never folded in.
-        let after = if found.is_some() { serving.folded } else { 0 };
-        let more = self.store.recent().after(&user.to_string(), &item.to_string(), after);
-        Sight { count: known.count.saturating_add(more.count), last: known.last.max(more.last) }
-    }
-
-    /// Brings the counts of rows up to date.
-    pub fn recount(&self, serving: &Serving, rows: &mut [Row<'_>]) {
-        let mut last: Option<(IdRef<'_>, bool)> = None;
-        for row in rows {
-            let has_news = match last {
-                Some((user, has_news)) if user == row.user => has_news,
-                _ => {
-                    let is_known = serving.model().users().get(row.user).is_some();
-                    let after = if is_known { serving.folded } else { 0 };
-                    self.store.recent().has_user(&row.user.to_string(), after)
-                }
-            };
-            last = Some((row.user, has_news));
-            if has_news {
-                let sight = self.seen(serving, row.user, row.item);
-                (row.times_seen, row.last_seen) = (sight.count, (sight.last > 0).then_some(sight.last));
-            }
+    pub async fn folded(&self, seq: u64) -> bool {
+        let mut position = self.position.subscribe();
+        if *position.borrow_and_update() >= seq {
+            return true;
         }
+        self.bell.ring();
+        tokio::time::timeout(LONGEST_WAIT, position.wait_for(|folded| *folded >= seq))
+            .await
+            .is_ok_and(|found| found.is_ok())
     }
 
     /// Does long work on the threads made for it, so that short questions are answered meanwhile.
@@ -225,4 +298,39 @@ impl Service {
         // Only a panic drops the other end; it was reported where it happened.
         answered.await.map_err(|_| Overloaded)
     }
+
+    /// Stops in good order: what was folded is kept to start from, the log is closed.
+    pub fn stop(&self) -> cadet::Result<()> {
+        if self.stopping.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.bell.ring();
+        // A failure here asks for nothing but a longer start.
+        let _ = self.jobs.send(Job::End);
+        let begun = Instant::now();
+        for thread in lock_threads(self).drain(..) {
+            while !thread.is_finished() && begun.elapsed() < ENDING {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                // What it has to say it said when it happened.
+                let _ = thread.join();
+            }
+        }
+        if let Err(error) = self.save_folded() {
+            tracing::warn!("what was folded could not be kept, so the next start takes longer: {error}");
+        }
+        self.store.close()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+}
+
+fn lock_threads(service: &Service) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+    lock(&service.threads)
 }

@@ -1,28 +1,26 @@
 //! The log and what follows from it, behind one writer.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use cadet::{Error, Result};
 use tokio::sync::oneshot;
 
-use super::{Entry, Receipt, Recent, Refusal};
-
-/// How much is kept.
-#[derive(Clone, Default)]
-pub struct StoreOptions {
-    /// Is told of every commit, by the writer.
-    pub on_commit: Option<OnCommit>,
-}
-
-/// What is told of commits.
-pub type OnCommit = Arc<dyn Fn(&Commit) + Send + Sync>;
-
-impl std::fmt::Debug for StoreOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StoreOptions").finish_non_exhaustive()
-    }
-}
+use super::frame::{Frames, Next};
+use super::held::{lock, read};
+use super::manifest::Manifest;
+use super::memory::Memory;
+use super::open::{self, Opened};
+use super::options::seconds;
+use super::payload;
+use super::queue::{Queue, Waiting};
+use super::segment::Segment;
+use super::writer::Writer;
+use super::{Entry, Receipt, Recent, Refusal, Shown, StoreOptions};
 
 /// A group of entries went to the disk.
 #[derive(Debug, Clone, Copy)]
@@ -54,83 +52,285 @@ pub struct StoreStats {
     pub failed: bool,
 }
 
-/// Where everything that arrives is kept.
-#[derive(Debug, Default)]
+/// What the writer and everybody else know.
+pub(crate) struct Shared {
+    pub(crate) options: StoreOptions,
+    /// The folder of the log.
+    pub(crate) state: PathBuf,
+    /// The folder of what was compacted.
+    pub(crate) exposures: PathBuf,
+    /// The number of the log.
+    pub(crate) store: u128,
+    pub(crate) memory: Memory,
+    pub(crate) queue: Queue,
+    /// What is on the disk and in memory.
+    pub(crate) seq: AtomicU64,
+    pub(crate) failed: AtomicBool,
+    /// Files of the log, oldest first; the writer adds to them. Who replaces a file or takes one away holds
+    /// this while doing so, and who opens one does, too.
+    pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    /// Held by who changes files that are closed.
+    pub(crate) manifest: Mutex<Manifest>,
+    /// The position up to which the log was folded into the model.
+    pub(crate) folded: AtomicU64,
+    /// When old exposures were dropped last.
+    dropped: Mutex<Option<Instant>>,
+}
+
+/// Where everything that arrives is kept. Dropping it closes it.
 pub struct Store {
-    recent: Recent,
+    pub(crate) shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Given back when nobody writes any more.
+    guard: Mutex<Option<Box<dyn Any + Send + Sync>>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("state", &self.shared.state).field("seq", &self.seq()).finish()
+    }
 }
 
 impl Store {
-    /// Opens the log in a folder, or starts one.
-    pub fn open(_folder: &Path, _options: StoreOptions) -> cadet::Result<Self> {
-        Ok(Self::default())
+    /// Opens the log in a data folder, or starts one: it lies in `state/`, and what is compacted in
+    /// `exposures/`.
+    pub fn open(folder: &Path, options: StoreOptions) -> Result<Self> {
+        let (state, exposures) = (folder.join("state"), folder.join("exposures"));
+        let opened = open::open(&state, &exposures, &options)?;
+        let Opened { lock, manifest, memory, segments, file, size, seq, closed, snapshot: _ } = opened;
+        let Some(segment) = segments.last().cloned() else {
+            return Err(Error::store(state, "has no log"));
+        };
+        let shared = Arc::new(Shared {
+            queue: Queue::new(&options),
+            options,
+            state,
+            exposures,
+            store: manifest.store,
+            memory,
+            seq: AtomicU64::new(seq),
+            failed: AtomicBool::new(false),
+            segments: RwLock::new(segments),
+            manifest: Mutex::new(manifest),
+            folded: AtomicU64::new(0),
+            dropped: Mutex::new(None),
+        });
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            segment,
+            file,
+            zeroed: size,
+            begun: Instant::now(),
+            full: false,
+            closed,
+            record: Vec::new(),
+        };
+        let thread = std::thread::Builder::new().name("cadet-log".into()).spawn(|| writer.run());
+        let thread = thread.map_err(|e| Error::io(folder, e))?;
+        Ok(Self { shared, writer: Mutex::new(Some(thread)), guard: Mutex::new(Some(lock)) })
     }
 
     /// Hands an entry to the writer. It is on the disk, and seen by questions, when the answer comes.
-    pub fn submit(&self, _entry: Entry) -> Result<oneshot::Receiver<Result<Receipt, Refusal>>, Refusal> {
-        Err(Refusal::Stopping)
+    ///
+    /// [`Entry::Closed`] is written by [`Store::close`] alone.
+    pub fn submit(&self, entry: Entry) -> Result<oneshot::Receiver<Result<Receipt, Refusal>>, Refusal> {
+        if entry == Entry::Closed {
+            return Err(Refusal::Stopping);
+        }
+        let bytes = payload::size(&entry);
+        // Sums are made here, so that the writer need not.
+        let hashed = match &entry {
+            Entry::Exposures(rows, _) => rows.iter().map(|row| self.shared.memory.id(row)).collect(),
+            _ => Vec::new(),
+        };
+        let (answer, answered) = oneshot::channel();
+        self.shared.queue.push(Waiting { entry, hashed, bytes, answer })?;
+        Ok(answered)
     }
 
     /// What users saw lately.
     pub fn recent(&self) -> &Recent {
-        &self.recent
+        &self.shared.memory.recent
     }
 
     /// The position of the last thing that is on the disk and seen by questions.
     pub fn seq(&self) -> u64 {
-        0
+        self.shared.seq.load(Ordering::Acquire)
     }
 
     /// Everything from the position after `after` up to and with `to`, in order: the position of an entry's
-    /// first row, and the entry. Exposures that do not count are not in it.
-    pub fn replay(
-        &self,
-        _after: u64,
-        _to: u64,
-        _visit: &mut dyn FnMut(u64, Entry) -> cadet::Result<()>,
-    ) -> cadet::Result<()> {
+    /// first row, and the entry. Exposures that do not count are not in it: repeats, and what users saw
+    /// before they were forgotten. Where such rows are left out, an entry comes in several parts, so the rows
+    /// of each have positions without a gap.
+    pub fn replay(&self, after: u64, to: u64, visit: &mut dyn FnMut(u64, Entry) -> Result<()>) -> Result<()> {
+        let to = to.min(self.seq());
+        let mut next = after + 1;
+        while next <= to {
+            let (segment, mut frames) = self.shared.segment_with(next)?;
+            let end = segment.last().min(to);
+            let damaged = |at: u64, why: &str| Error::store(&segment.path, format!("byte {at}: {why}"));
+            while next <= end {
+                match frames.next().map_err(|e| Error::io(&segment.path, e))? {
+                    Next::Record { at, position } => {
+                        let record = payload::read(frames.payload(), position)
+                            .ok_or_else(|| damaged(at, "a record cannot be read"))?;
+                        let last = position + record.head.positions - 1;
+                        for (first, entry) in record.parts {
+                            self.shared.visit_counted(first, entry, (next, end), visit)?;
+                        }
+                        next = next.max(last + 1);
+                    }
+                    Next::End { at } => return Err(damaged(at, "the file ends too early")),
+                    Next::Broken { at, why } => return Err(damaged(at, why)),
+                }
+            }
+        }
         Ok(())
     }
 
     /// An item's title and link, as they were last sent.
-    pub fn title(&self, _item: &str) -> Option<(Arc<str>, Arc<str>)> {
-        None
+    pub fn title(&self, item: &str) -> Option<(Arc<str>, Arc<str>)> {
+        self.shared.memory.title(item)
     }
 
     /// The position at which a user was forgotten; what the log says of the user before it does not count.
-    pub fn forgotten(&self, _user: &str) -> Option<u64> {
-        None
+    pub fn forgotten(&self, user: &str) -> Option<u64> {
+        self.shared.memory.forgotten_at(user)
     }
 
     /// What comes next in a part of a stream.
-    pub fn offset(&self, _source: &str, _partition: u32) -> Option<u64> {
-        None
+    pub fn offset(&self, source: &str, partition: u32) -> Option<u64> {
+        self.shared.memory.offset(source, partition)
     }
 
     /// How the store does.
     pub fn stats(&self) -> StoreStats {
-        StoreStats::default()
+        let shared = &self.shared;
+        let now = u32::try_from(crate::now()).unwrap_or(u32::MAX);
+        StoreStats {
+            seq: self.seq(),
+            queue_bytes: shared.queue.bytes() as u64,
+            log_bytes: read(&shared.segments).iter().map(|s| s.end()).sum(),
+            event_ids: shared.memory.ids.len(),
+            horizon: shared.memory.ids.horizon(now),
+            failed: shared.failed.load(Ordering::Acquire),
+        }
+    }
+
+    /// The log up to a position is part of the model: of that, what is older than the window need not be
+    /// remembered. Old exposures are dropped now and then, not at every call.
+    pub fn set_folded(&self, seq: u64) {
+        self.shared.folded.fetch_max(seq, Ordering::AcqRel);
+        let window = self.shared.options.window;
+        let mut dropped = lock(&self.shared.dropped);
+        if dropped.is_some_and(|last| last.elapsed() < window / 720) {
+            return;
+        }
+        *dropped = Some(Instant::now());
+        let now = u32::try_from(crate::now()).unwrap_or(u32::MAX);
+        let folded = self.shared.folded.load(Ordering::Acquire);
+        self.shared.memory.recent.drop_old(folded, now.saturating_sub(seconds(window)));
     }
 
     /// Closes the open part of the log and writes closed parts to `exposures/` as Parquet. Users who are to be
     /// forgotten are gone from both afterwards.
-    pub fn compact(&self) -> cadet::Result<()> {
+    pub fn compact(&self) -> Result<()> {
         Ok(())
     }
 
     /// Parts of the log up to a position are needed by no model any more: they may go once repeats in them
     /// need not be known.
-    pub fn release(&self, _to: u64) -> cadet::Result<()> {
+    pub fn release(&self, _to: u64) -> Result<()> {
         Ok(())
     }
 
     /// Hard links to everything, as of the position that is returned, in a folder.
-    pub fn back_up(&self, _to: &Path) -> cadet::Result<u64> {
+    pub fn back_up(&self, _to: &Path) -> Result<u64> {
         Ok(0)
     }
 
     /// Writes what waits, closes the log in good order, and takes nothing more.
-    pub fn close(&self) -> cadet::Result<()> {
+    pub fn close(&self) -> Result<()> {
+        self.shared.queue.close(Refusal::Stopping);
+        if let Some(writer) = lock(&self.writer).take()
+            && writer.join().is_err()
+        {
+            self.shared.failed.store(true, Ordering::Release);
+        }
+        lock(&self.guard).take();
+        if self.shared.failed.load(Ordering::Acquire) {
+            return Err(Error::store(
+                &self.shared.state,
+                "a write failed, so the log was not closed in good order",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Closes the open file of the log: the last position in it.
+    pub(crate) fn rotate(&self) -> Result<u64> {
+        let refused = |refusal: Refusal| Error::store(&self.shared.state, refusal.to_string());
+        let (rotated, done) = std::sync::mpsc::sync_channel(1);
+        self.shared.queue.rotate(rotated).map_err(refused)?;
+        done.recv().map_err(|_| refused(Refusal::Stopping))?
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // It is in the log of the program already where this fails.
+        let _ = self.close();
+    }
+}
+
+impl Shared {
+    /// The file of the log that has a position, ready to be read from there or a little before.
+    fn segment_with(&self, position: u64) -> Result<(Arc<Segment>, Frames)> {
+        let segments = read(&self.segments);
+        let after = segments.partition_point(|segment| segment.first <= position);
+        let Some(segment) = after.checked_sub(1).map(|i| Arc::clone(&segments[i])) else {
+            let what = format!("the log begins after position {position}: the model is too old for it");
+            return Err(Error::store(&self.state, what));
+        };
+        let (_, at) = segment.near(position);
+        let failed = |e| Error::io(&segment.path, e);
+        let file = self.options.disk.open(&segment.path).map_err(failed)?;
+        let frames = Frames::new(file, self.store, at).map_err(failed)?;
+        Ok((segment, frames))
+    }
+
+    /// Calls with the rows of an entry that count and lie between two positions.
+    pub(crate) fn visit_counted(
+        &self,
+        first: u64,
+        entry: Entry,
+        (from, to): (u64, u64),
+        visit: &mut dyn FnMut(u64, Entry) -> Result<()>,
+    ) -> Result<()> {
+        let Entry::Exposures(rows, offsets) = entry else {
+            return if (from..=to).contains(&first) { visit(first, entry) } else { Ok(()) };
+        };
+        let forgotten = read(&self.memory.forgotten);
+        let counts = |seq: u64, row: &Shown| {
+            (from..=to).contains(&seq) && forgotten.get(&row.user).is_none_or(|at| *at < seq)
+        };
+        let kept: Vec<bool> = rows.iter().zip(first..).map(|(row, seq)| counts(seq, row)).collect();
+        drop(forgotten);
+        let mut run: Vec<Shown> = Vec::new();
+        let mut begun = first;
+        for ((row, seq), kept) in rows.into_iter().zip(first..).zip(kept) {
+            if kept {
+                if run.is_empty() {
+                    begun = seq;
+                }
+                run.push(row);
+            } else if !run.is_empty() {
+                visit(begun, Entry::Exposures(std::mem::take(&mut run), Vec::new()))?;
+            }
+        }
+        if !run.is_empty() || (!offsets.is_empty() && (from..=to).contains(&first)) {
+            visit(begun, Entry::Exposures(run, offsets))?;
+        }
         Ok(())
     }
 }

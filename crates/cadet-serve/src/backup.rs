@@ -1,0 +1,151 @@
+//! How is the data folder copied, and how is a user forgotten? Both are work on the folder as a whole that a
+//! request starts and does not wait for.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cadet::{Error, IdRef, Result};
+
+use crate::background::Job;
+use crate::condition::lock;
+use crate::files;
+use crate::promote::problem;
+use crate::registry::stamp;
+use crate::service::{NotPromoted, Service};
+use crate::state::{Entry, Receipt, Refusal};
+
+const BACKUPS: &str = "backups";
+/// A backup on its way, or what a killed one left.
+const PARTIAL: &str = ".partial";
+/// A write that takes longer than this has failed or soon will.
+const LONGEST_WRITE: Duration = Duration::from_secs(10);
+
+impl Service {
+    /// Forgets a user: at once for questions, on the disk with the next compaction, which the task with the
+    /// number that is returned does. The entry is on the disk when this returns, which takes as long as one
+    /// write does.
+    pub fn forget(self: &Arc<Self>, user: &str) -> Result<u64, Refusal> {
+        let receipt = self.write(Entry::Forget(user.into()))?;
+        self.last_forgotten.fetch_max(receipt.seq, Ordering::SeqCst);
+        let task = self.tasks().begin("delete_user", user);
+        lock(&self.leaving).push((task, user.to_owned()));
+        self.jobs.send(Job::Forget).map_err(|_| Refusal::Stopping)?;
+        Ok(task)
+    }
+
+    fn write(&self, entry: Entry) -> Result<Receipt, Refusal> {
+        let mut written = self.store().submit(entry)?;
+        let begun = Instant::now();
+        loop {
+            // Called from async code, too, where a thread must not be blocked by a channel of that code.
+            match written.try_recv() {
+                Ok(outcome) => return outcome,
+                Err(tokio::sync::oneshot::error::TryRecvError::Closed) => return Err(Refusal::Stopping),
+                Err(_) if begun.elapsed() > LONGEST_WRITE => {
+                    return Err(Refusal::Failed(format!("no answer in {} s", LONGEST_WRITE.as_secs())));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Removes all users who are to be forgotten from the log and from what was folded, in one go.
+    pub(crate) fn run_forget(&self) {
+        let leaving = std::mem::take(&mut *lock(&self.leaving));
+        if leaving.is_empty() {
+            return;
+        }
+        let at = self.last_forgotten.load(Ordering::SeqCst);
+        let phase = |what: &str| leaving.iter().for_each(|(task, _)| self.tasks().phase(*task, what));
+        phase("compacting");
+        let done = self.store().compact().and_then(|()| {
+            phase("folding");
+            self.drop_folded()?;
+            self.fold_without(&leaving, at)
+        });
+        for (task, _) in &leaving {
+            let problem = done.as_ref().err().map(|error| problem("storage_failed", error.to_string()));
+            self.tasks().end(*task, problem.map_or(Ok(()), Err));
+        }
+    }
+
+    /// Folds the log into the trained model anew where users who are to be forgotten joined since.
+    fn fold_without(&self, leaving: &[(u64, String)], at: u64) -> Result<()> {
+        let name = {
+            let mut turn = lock(&self.turn);
+            let Some(follower) = turn.as_mut() else { return Ok(()) };
+            let joined = |user: &str| {
+                let index = follower.model.users().get(IdRef::from_text(user));
+                index.is_some_and(|index| index as usize >= follower.trained_users)
+            };
+            // Sums of items may rest on what known users saw, so they are made again for those, too.
+            let saw_something = follower.folded > follower.trained;
+            if !saw_something && !leaving.iter().any(|(_, user)| joined(user)) {
+                follower.rebuilt = follower.rebuilt.max(at);
+                return Ok(());
+            }
+            follower.version.clone()
+        };
+        if !self.registry().has(&name) {
+            return Ok(());
+        }
+        let mut anew = self.load_trained(&name)?;
+        anew.advance(self.store(), self.store().seq(), &mut |_| {})?;
+        let mut turn = lock(&self.turn);
+        anew.advance(self.store(), self.store().seq(), &mut |_| {})?;
+        self.answer_from(&anew);
+        *turn = Some(anew);
+        Ok(())
+    }
+
+    /// Copies the data folder into `backups/`: the number of the task that does it.
+    pub fn back_up(self: &Arc<Self>) -> Result<u64, NotPromoted> {
+        if self.stopping.load(Ordering::SeqCst) || self.backing_up.swap(true, Ordering::SeqCst) {
+            return Err(NotPromoted::Busy);
+        }
+        let task = self.tasks().begin("backup", "");
+        match self.jobs.send(Job::BackUp(task)) {
+            Ok(()) => Ok(task),
+            Err(_) => Err(NotPromoted::Busy),
+        }
+    }
+
+    pub(crate) fn run_back_up(&self, task: u64) {
+        self.tasks().phase(task, "linking");
+        let done = self.link_everything();
+        self.backing_up.store(false, Ordering::SeqCst);
+        let problem = done.err().map(|error| {
+            tracing::warn!("the backup failed: {error}");
+            problem("storage_failed", error.to_string())
+        });
+        self.tasks().end(task, problem.map_or(Ok(()), Err));
+    }
+
+    /// A copy is a data folder of its own: a service can be started in it.
+    fn link_everything(&self) -> Result<()> {
+        let backups = self.folder().join(BACKUPS);
+        let partial = backups.join(PARTIAL);
+        if partial.exists() {
+            fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
+        }
+        files::make_folder(&partial)?;
+        // Models first: one that is promoted meanwhile is there when CURRENT is linked, which is in the same
+        // folder and never changed, only replaced.
+        for name in ["models", "folded"] {
+            let from = self.folder().join(name);
+            if from.is_dir() {
+                files::link_folder(&from, &partial.join(name))?;
+            }
+        }
+        let seq = self.store().back_up(&partial)?;
+        files::sync(&partial)?;
+        let name = format!("{}-{seq}", stamp(crate::now()));
+        let place = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") });
+        let place = place.map(|name| backups.join(name)).find(|place| !place.exists());
+        let place = place.ok_or_else(|| Error::store(&backups, "has no name left"))?;
+        fs::rename(&partial, &place).map_err(|e| Error::io(&place, e))?;
+        files::sync(&backups)
+    }
+}

@@ -1,0 +1,139 @@
+//! Which log is this, and how far was it tidied? `MANIFEST` says so, and `BASE` has what deleted segments
+//! said and nothing else does.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use cadet::{Error, Result};
+
+use super::disk::{Disk, put, read_whole};
+use super::frame::{u32_at, u64_at};
+use super::held::{read, write};
+use super::memory::Memory;
+use super::payload::{Bytes, put_text, put_varint};
+
+/// Its name in the folder of the log.
+pub(crate) const MANIFEST: &str = "MANIFEST";
+/// Its name in the folder of the log.
+pub(crate) const BASE: &str = "BASE";
+const MAGIC: &[u8; 8] = b"CADETLGM";
+const BASE_MAGIC: &[u8; 8] = b"CADETLGB";
+const VERSION: u32 = 1;
+
+/// What is known of the log as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Tells this log from others, and is the key of the hashes of events.
+    pub(crate) store: u128,
+    /// The first position that is still there.
+    pub(crate) first: u64,
+    /// Exposures up to this position are in Parquet files.
+    pub(crate) compacted: u64,
+    /// Users who asked to be forgotten up to this position are gone from segments and Parquet files.
+    pub(crate) forgotten: u64,
+}
+
+impl Manifest {
+    pub(crate) fn save(&self, disk: &dyn Disk, folder: &Path) -> Result<()> {
+        let mut bytes = Vec::with_capacity(56);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.store.to_le_bytes());
+        for value in [self.first, self.compacted, self.forgotten] {
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        let path = folder.join(MANIFEST);
+        put(disk, &path, &bytes).map_err(|e| Error::io(path, e))
+    }
+
+    /// `None` where there is none.
+    pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(MANIFEST);
+        let bytes = match read_whole(disk, &path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(|e| Error::io(&path, e))?,
+        };
+        if bytes.len() != 56 || bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..52]) != u32_at(&bytes, 52) {
+            return Err(Error::store(path, "is damaged: restore it from a backup"));
+        }
+        let version = u32_at(&bytes, 8);
+        if version != VERSION {
+            let what = format!("is of version {version}, and this program reads version {VERSION}");
+            return Err(Error::store(path, what));
+        }
+        let store = u128::from(u64_at(&bytes, 12)) | u128::from(u64_at(&bytes, 20)) << 64;
+        let [first, compacted, forgotten] = [28, 36, 44].map(|at| u64_at(&bytes, at));
+        Ok(Some(Self { store, first, compacted, forgotten }))
+    }
+}
+
+/// Writes titles, offsets and who was forgotten: all of it, for the last word on each is what counts, and the
+/// log that is left says it again where it said it.
+pub(crate) fn save_base(disk: &dyn Disk, folder: &Path, store: u128, memory: &Memory) -> Result<()> {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(BASE_MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&store.to_le_bytes());
+    put_small(&mut bytes, memory);
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    let path = folder.join(BASE);
+    put(disk, &path, &bytes).map_err(|e| Error::io(path, e))
+}
+
+pub(crate) fn load_base(disk: &dyn Disk, folder: &Path, store: u128, memory: &Memory) -> Result<()> {
+    let path = folder.join(BASE);
+    let bytes = read_whole(disk, &path).map_err(|e| Error::io(&path, e))?;
+    let damaged = || Error::store(&path, "is damaged or of another log: restore it from a backup");
+    let body = bytes.len().checked_sub(4).filter(|n| *n >= 28).ok_or_else(damaged)?;
+    let whole = crc32c::crc32c(&bytes[..body]) == u32_at(&bytes, body);
+    if !whole || bytes[..8] != *BASE_MAGIC || bytes[12..28] != store.to_le_bytes() {
+        return Err(damaged());
+    }
+    take_small(&mut Bytes(&bytes[28..body]), memory).ok_or_else(damaged)
+}
+
+/// What is small beside the log and not in its exposures.
+pub(crate) fn put_small(out: &mut Vec<u8>, memory: &Memory) {
+    let titles = read(&memory.titles);
+    put_varint(out, titles.len() as u64);
+    for (item, (title, link)) in titles.iter() {
+        [&**item, &**title, &**link].iter().for_each(|text| put_text(out, text));
+    }
+    drop(titles);
+    let forgotten = read(&memory.forgotten);
+    put_varint(out, forgotten.len() as u64);
+    for (user, at) in forgotten.iter() {
+        put_text(out, user);
+        put_varint(out, *at);
+    }
+    drop(forgotten);
+    let offsets = read(&memory.offsets);
+    let parts = offsets.iter().flat_map(|(source, parts)| parts.iter().map(move |part| (source, part)));
+    put_varint(out, parts.clone().count() as u64);
+    for (source, (partition, next)) in parts {
+        put_text(out, source);
+        put_varint(out, u64::from(*partition));
+        put_varint(out, *next);
+    }
+    put_varint(out, memory.recent.complete_from().into());
+}
+
+pub(crate) fn take_small(bytes: &mut Bytes<'_>, memory: &Memory) -> Option<()> {
+    for _ in 0..bytes.count()? {
+        let (item, title, link) = (bytes.text()?, bytes.text()?, bytes.text()?);
+        write(&memory.titles).insert(item.into(), (Arc::from(title), Arc::from(link)));
+    }
+    for _ in 0..bytes.count()? {
+        let user = bytes.text()?;
+        write(&memory.forgotten).insert(user.into(), bytes.varint()?);
+    }
+    for _ in 0..bytes.count()? {
+        let (source, partition, next) = (bytes.text()?, bytes.varint()?, bytes.varint()?);
+        let mut offsets = write(&memory.offsets);
+        offsets.entry(source.into()).or_default().insert(partition.try_into().ok()?, next);
+    }
+    memory.recent.incomplete_before(bytes.varint()?.try_into().ok()?);
+    Some(())
+}

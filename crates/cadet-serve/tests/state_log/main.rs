@@ -1,0 +1,4 @@
+//! Whatever becomes of the disk or the process: what was acknowledged is there, once, and what is read is true.
+
+mod basics;
+mod oracle;
