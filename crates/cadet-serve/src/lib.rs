@@ -16,6 +16,7 @@ mod asked;
 mod background;
 mod backup;
 pub mod condition;
+pub mod config;
 pub mod dashboard;
 mod files;
 pub mod fold;

@@ -8,27 +8,21 @@ mod compare;
 mod map;
 mod svg;
 
-use axum::extract::FromRef;
-use axum::routing::{MethodRouter, get};
+use axum::routing::get;
 
-use crate::http::App;
-
-/// A page: its path, whether everybody may have it, and what shows it.
-pub type Page<S> = (&'static str, bool, MethodRouter<S>);
+use crate::http::keys::Role;
+use crate::http::{Access, Page};
 
 /// The pages of the dashboard. Files are for everybody, or nobody could log in; what is drawn from a model is
 /// for who may read.
-pub fn pages<S>() -> Vec<Page<S>>
-where
-    S: Clone + Send + Sync + 'static,
-    App: FromRef<S>,
-{
+pub fn pages() -> Vec<Page> {
+    let reads = Access::Role(Role::Read);
     vec![
-        ("/", true, get(assets::index)),
-        ("/assets/{set}/{*name}", true, get(assets::file)),
-        ("/dashboard/svg/items", false, get(svg::items)),
-        ("/dashboard/svg/hubs", false, get(svg::hubs)),
-        ("/dashboard/svg/compare", false, get(svg::compare)),
-        ("/dashboard/svg/models/{model}/{chart}", false, get(svg::model)),
+        ("/", Access::Public, get(assets::index)),
+        ("/assets/{set}/{*name}", Access::Public, get(assets::file)),
+        ("/dashboard/svg/items", reads, get(svg::items)),
+        ("/dashboard/svg/hubs", reads, get(svg::hubs)),
+        ("/dashboard/svg/compare", reads, get(svg::compare)),
+        ("/dashboard/svg/models/{model}/{chart}", reads, get(svg::model)),
     ]
 }

@@ -1,10 +1,13 @@
 //! A JSON body, checked as it is read.
 
-use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header;
+use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
+use axum::body::Bytes;
+
+use super::incoming::LONGEST_BODY;
 use super::problem::{Code, Problem};
 
 /// A JSON body. What is wrong with it is answered with a pointer to the place.
@@ -14,21 +17,14 @@ pub struct Body<T>(pub T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
         let plain = kind.split(';').next().unwrap_or("").trim();
         if !plain.eq_ignore_ascii_case("application/json") {
             let detail = format!("the body must be application/json, found {plain:?}");
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|e| {
-            let code = match e.status().as_u16() {
-                413 => Code::BodyTooLarge,
-                408 => Code::RequestTimeout,
-                _ => Code::NotJson,
-            };
-            Problem::new(code, e.body_text())
-        })?;
+        let bytes = whole(request).await?;
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Self(value)),
             Err(error) => Err(wrong::<T>(&bytes, &error)),
@@ -36,8 +32,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
+/// A body as it came: the surface has read and bounded it before.
+pub async fn whole(request: Request) -> Result<Bytes, Problem> {
+    let read = axum::body::to_bytes(request.into_body(), LONGEST_BODY).await;
+    read.map_err(|e| Problem::new(Code::BodyTooLarge, format!("the body could not be read: {e}")))
+}
+
 /// Where a body that could not be read is wrong: read again, for the pointer.
-fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
+pub(super) fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return Problem::new(Code::NotJson, format!("the body is no JSON: {error}"));
     }
@@ -52,5 +54,95 @@ fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Proble
             _ => at,
         })
     });
-    Problem::invalid(pointer, error.to_string())
+    fault(pointer, &error.to_string())
+}
+
+/// What serde says of a place, in words: an unknown field with the name that comes nearest.
+fn fault(mut pointer: String, said: &str) -> Problem {
+    // Where in the text it is helps no one who has a pointer.
+    let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
+    let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let (code, detail) = match unknown {
+        Some((name, known)) => {
+            if !pointer.ends_with(&format!("/{name}")) {
+                pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+            }
+            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+            let nearness = |known: &str| strsim::jaro_winkler(known, name);
+            let nearest = known.iter().max_by(|a, b| nearness(a).total_cmp(&nearness(b)));
+            let hint = nearest.map_or(String::new(), |nearest| format!(": did you mean `{nearest}`?"));
+            ("unknown_field", format!("there is no field `{name}`{hint}"))
+        }
+        None if said.starts_with("missing field") => ("missing_field", said.to_owned()),
+        None => ("invalid", said.to_owned()),
+    };
+    let mut problem = Problem::invalid(pointer, detail);
+    problem.errors.iter_mut().for_each(|fault| fault.code = code.to_owned());
+    problem
+}
+
+/// What stands behind the question mark of a URL, checked as it is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Params<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(error) => {
+                let said = error.body_text();
+                let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(&said);
+                // The name of a parameter comes before what is wrong with it.
+                match said.split_once(": ") {
+                    Some((name, said)) if !name.contains(' ') => Err(fault(format!("query/{name}"), said)),
+                    _ => Err(fault("query".to_owned(), said)),
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a URL that vary.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Part<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<T>::from_request_parts(parts, state).await {
+            Ok(Path(value)) => Ok(Self(value)),
+            Err(error) => Err(Problem::invalid("path", error.body_text())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Pair {
+        user_id: String,
+        item_id: String,
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        let problem = |text: &str| {
+            let error = serde_json::from_str::<Vec<Pair>>(text).unwrap_err();
+            let fault = wrong::<Vec<Pair>>(text.as_bytes(), &error).errors.remove(0);
+            (fault.pointer, fault.code, fault.detail)
+        };
+        let (pointer, code, detail) = problem(r#"[{"usr_id":"a"}]"#);
+        assert_eq!((pointer.as_str(), code.as_str()), ("/0/usr_id", "unknown_field"));
+        assert_eq!(detail, "there is no field `usr_id`: did you mean `user_id`?");
+        assert_eq!(problem(r#"[{"user_id":"a"}]"#).1, "missing_field");
+        assert_eq!(problem(r#"[{"user_id":"a","item_id":{}}]"#).0, "/0/item_id");
+    }
 }

@@ -2,12 +2,27 @@
 //! into an answer.
 
 pub mod body;
+mod cors;
+pub mod document;
+mod errors;
+pub mod guard;
+pub mod health;
+pub mod incoming;
+pub mod keys;
+mod outgoing;
 pub mod problem;
+pub mod route_table;
 pub mod score;
+pub mod scrape;
+pub mod server;
+pub mod session;
+pub mod surface;
+pub mod watch;
 pub mod wire;
 
 use std::sync::Arc;
 
+use axum::routing::{MethodRouter, get};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,8 +30,10 @@ use utoipa_axum::routes;
 use crate::service::Service;
 
 pub use problem::{Code, Problem};
+pub use route_table::Access;
+pub use surface::Surface;
 
-/// What routes are called with.
+/// What routes are called with: `State<App>`, or `State<Surface>` where the surface itself is asked about.
 pub type App = Arc<Service>;
 
 #[derive(OpenApi)]
@@ -26,7 +43,27 @@ pub type App = Arc<Service>;
 ))]
 struct Document;
 
-/// Every route, and its description.
-pub fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Document::openapi()).routes(routes!(score::score))
+/// Every route, and its description. Who may call a route is what its `security` says; a route with the tag
+/// `questions` has an `ETag` where it is a GET.
+pub fn api() -> OpenApiRouter<Surface> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(scrape::metrics))
+        .routes(routes!(document::openapi))
+        .routes(routes!(session::log_in, session::who, session::log_out))
+        .routes(routes!(score::score))
+}
+
+/// A page: its path, who may see it, and what shows it.
+pub type Page = (&'static str, Access, MethodRouter<Surface>);
+
+/// Pages for people, which `--no-dashboard` leaves out. They are no part of the API.
+fn pages() -> Vec<Page> {
+    crate::dashboard::pages()
+}
+
+/// Pages that are always there.
+fn always() -> Vec<Page> {
+    vec![("/docs/errors", Access::Public, get(errors::page))]
 }

@@ -46,6 +46,8 @@ pub enum Code {
     NothingBefore,
     /// There is no such task, or it is forgotten.
     UnknownTask,
+    /// The model has no report.
+    NoReport,
     /// The page belongs to a model that answers no more.
     CursorExpired,
     /// The model is worse than chance.
@@ -73,6 +75,101 @@ pub enum Code {
 }
 
 impl Code {
+    /// All of them, in the order of their statuses.
+    pub const ALL: [Code; 30] = [
+        Code::NotJson,
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::NotFound,
+        Code::UnknownUser,
+        Code::UnknownItem,
+        Code::UntrainedItem,
+        Code::NoSignal,
+        Code::UnknownModel,
+        Code::UnknownTask,
+        Code::NoReport,
+        Code::MethodNotAllowed,
+        Code::RequestTimeout,
+        Code::NothingBefore,
+        Code::WorseThanChance,
+        Code::FewKnownUsers,
+        Code::Busy,
+        Code::NoMemory,
+        Code::CursorExpired,
+        Code::BodyTooLarge,
+        Code::UnsupportedMediaType,
+        Code::Invalid,
+        Code::TooManyRows,
+        Code::QueueFull,
+        Code::Internal,
+        Code::Loading,
+        Code::Overloaded,
+        Code::DiskFull,
+        Code::StorageFailed,
+        Code::Stopping,
+    ];
+
+    /// What it means, and what to do, for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Code::NotJson => "The body is not what it is sent as, or broke off. Check it with a JSON reader.",
+            Code::Unauthorized => {
+                "No key came with the request, or one that is not known or has expired. Send `Authorization: \
+                 Bearer KEY`; `cadet key new` makes keys."
+            }
+            Code::Forbidden => {
+                "The key has another role, or the request names a host or comes from a web page that may not ask. \
+                 `detail` says which."
+            }
+            Code::NotFound => "There is no such path. /openapi.json lists all that there are.",
+            Code::UnknownUser => "The model does not know the user. `nearest` has names that come near.",
+            Code::UnknownItem => "The model does not know the item. `nearest` has names that come near.",
+            Code::UntrainedItem => {
+                "The item had too few exposures to be trained on. More may come by /v1/exposures."
+            }
+            Code::NoSignal => "The model found nothing in its log to rank by. A longer log may have it.",
+            Code::UnknownModel => "There is no model of that name. GET /v1/models lists all.",
+            Code::UnknownTask => "There is no such task, or it is forgotten: the last 1,000 are kept.",
+            Code::NoReport => "The model was made without a report.",
+            Code::MethodNotAllowed => {
+                "The path is there, the method is not. The header `Allow` lists those that are."
+            }
+            Code::RequestTimeout => "The body took too long to arrive. Send less at once.",
+            Code::NothingBefore => "No model answered before the one that answers.",
+            Code::WorseThanChance => {
+                "The model is worse than knowing nothing on held-out users. Train it on more, or send `force`."
+            }
+            Code::FewKnownUsers => {
+                "The model does not know enough of the users who were asked about lately. Train a newer one, or \
+                 send `force`."
+            }
+            Code::Busy => "Something of the same kind is at work. Wait for its task to end.",
+            Code::NoMemory => {
+                "Two models do not fit into memory together. Free some, or start with the new one."
+            }
+            Code::CursorExpired => {
+                "The page belongs to a model that answers no more. Begin again without `cursor`."
+            }
+            Code::BodyTooLarge => "A body has 8 MiB at the most, after unpacking. Send it in parts.",
+            Code::UnsupportedMediaType => "The body, or its packing, is of a kind that is not read here.",
+            Code::Invalid => {
+                "The request was read and is wrong. `errors` has each place and what was expected."
+            }
+            Code::TooManyRows => "A request has 10,000 rows at the most. Send several.",
+            Code::QueueFull => {
+                "Too much waits to be written. Nothing was taken: send it again after `Retry-After`."
+            }
+            Code::Internal => "A defect of the service. Its log has more under the `request_id`.",
+            Code::Loading => "No model is loaded yet. /readyz says when one is.",
+            Code::Overloaded => "Too much is being done already. Send it again after `Retry-After`.",
+            Code::DiskFull => "The disk has too little room. Nothing was taken; reading goes on.",
+            Code::StorageFailed => {
+                "A write failed. Nothing more is taken until the service is started again; reading goes on."
+            }
+            Code::Stopping => "The service is being stopped. Send it again once it is back.",
+        }
+    }
+
     /// With which status it is answered.
     pub fn status(self) -> StatusCode {
         match self {
@@ -85,7 +182,8 @@ impl Code {
             | Code::UntrainedItem
             | Code::NoSignal
             | Code::UnknownModel
-            | Code::UnknownTask => StatusCode::NOT_FOUND,
+            | Code::UnknownTask
+            | Code::NoReport => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Code::NothingBefore
@@ -144,6 +242,9 @@ pub struct Problem {
     /// Names that come near to one that is not known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<String>,
+    /// The methods that there are, for the header of that name.
+    #[serde(skip)]
+    pub allow: Option<String>,
 }
 
 impl Problem {
@@ -151,7 +252,7 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let name = code.name();
         Self {
-            // Relative to the path of the API, so that it holds behind any prefix.
+            // The surface makes it relative to the path of the request, so that it holds behind any prefix.
             kind: format!("/docs/errors#{name}"),
             title: name.replace('_', " "),
             status: code.status().as_u16(),
@@ -160,6 +261,7 @@ impl Problem {
             request_id: None,
             errors: Vec::new(),
             nearest: Vec::new(),
+            allow: None,
         }
     }
 
@@ -199,6 +301,14 @@ impl IntoResponse for Problem {
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"cadet\""));
+        }
+        if let Some(allow) = self.allow.as_deref().and_then(|allow| HeaderValue::from_str(allow).ok()) {
+            headers.insert(header::ALLOW, allow);
+        }
+        // The surface gives it the id of the request, which routes do not know.
+        response.extensions_mut().insert(Box::new(self));
         response
     }
 }

@@ -1,0 +1,93 @@
+//! What does the description of the API say of every route, beside what the route says itself? Who may call it, and
+//! the problems that any call may end in.
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr, ResponseBuilder};
+
+use super::problem::{Code, Fault, Problem};
+use super::route_table::{Access, access, operations};
+use super::surface::Surface;
+
+/// The codes of a status that any call of a kind may end in.
+fn usual(access: Access, has_body: bool) -> Vec<(u16, Vec<Code>)> {
+    let mut usual = vec![(500, vec![Code::Internal])];
+    if access == Access::Open {
+        return usual;
+    }
+    usual.push((403, vec![Code::Forbidden]));
+    usual.push((503, vec![Code::Overloaded]));
+    if access != Access::Public {
+        usual.push((401, vec![Code::Unauthorized]));
+    }
+    // Any request may come with a body, wanted or not.
+    usual.push((400, vec![Code::NotJson]));
+    usual.push((408, vec![Code::RequestTimeout]));
+    usual.push((413, vec![Code::BodyTooLarge]));
+    usual.push((415, vec![Code::UnsupportedMediaType]));
+    if has_body {
+        usual.push((422, vec![Code::Invalid]));
+    }
+    usual
+}
+
+/// The description of the API with what all routes have in common.
+pub fn complete(mut api: OpenApi) -> OpenApi {
+    api.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    let components = api.components.get_or_insert_default();
+    let key = Http::builder().scheme(HttpAuthScheme::Bearer).description(Some(
+        "A key as `cadet key new` makes it. The names are the roles that are needed: read, ingest or admin; admin \
+         may do everything, and no name means any key. Without a keys file no key is asked for.",
+    ));
+    components.security_schemes.insert("key".into(), SecurityScheme::Http(key.build()).into());
+    for (name, schema) in [
+        (<Problem as utoipa::ToSchema>::name(), <Problem as utoipa::PartialSchema>::schema()),
+        (<Fault as utoipa::ToSchema>::name(), <Fault as utoipa::PartialSchema>::schema()),
+        (<Code as utoipa::ToSchema>::name(), <Code as utoipa::PartialSchema>::schema()),
+    ] {
+        components.schemas.entry(name.into_owned()).or_insert(schema);
+    }
+    for item in api.paths.paths.values_mut() {
+        for (_, operation) in operations(item) {
+            let access = access(operation);
+            if let (Access::Role(role), None) = (access, &operation.security) {
+                operation.security = Some(vec![SecurityRequirement::new("key", [role.name()])]);
+            }
+            let has_body = operation.request_body.is_some() || operation.parameters.is_some();
+            for (status, codes) in usual(access, has_body) {
+                let answers = &mut operation.responses.responses;
+                answers.entry(status.to_string()).or_insert_with(|| problem(&codes).into());
+            }
+            // What a route says of its own problems is a problem document, too.
+            for (status, answer) in &mut operation.responses.responses {
+                if let RefOr::T(answer) = answer
+                    && status.parse::<u16>().is_ok_and(|status| status >= 400)
+                    && let Some(content) = answer.content.swap_remove("application/json")
+                {
+                    answer.content.insert("application/problem+json".into(), content);
+                }
+            }
+        }
+    }
+    api
+}
+
+fn problem(codes: &[Code]) -> utoipa::openapi::Response {
+    let names: Vec<String> = codes.iter().map(|code| format!("`{}`", code.name())).collect();
+    let schema = Ref::from_schema_name("Problem");
+    ResponseBuilder::new()
+        .description(names.join(", "))
+        .content("application/problem+json", Content::new(Some(schema)))
+        .build()
+}
+
+/// This description of the API.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "health", operation_id = "openapi", security(()),
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)),
+)]
+pub async fn openapi(State(surface): State<Surface>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], surface.document()).into_response()
+}
