@@ -1,22 +1,37 @@
 //! The surface: routes, what comes in, what goes out. One file per question; `problem.rs` turns every error
 //! into an answer.
 
+pub mod audience;
 pub mod body;
 mod cors;
+pub mod cursor;
+pub mod derived;
 pub mod document;
 mod errors;
 pub mod guard;
 pub mod health;
 pub mod incoming;
+pub mod item;
+pub mod items;
 pub mod keys;
+pub mod known;
+pub mod listing;
+pub mod members;
+pub mod names;
 mod outgoing;
 pub mod problem;
+pub mod query;
+pub mod rerank;
+pub mod reranked;
 pub mod route_table;
 pub mod score;
 pub mod scrape;
 pub mod server;
 pub mod session;
 pub mod surface;
+pub mod table;
+pub mod user;
+pub mod users;
 pub mod watch;
 pub mod wire;
 
@@ -53,6 +68,12 @@ pub fn api() -> OpenApiRouter<Surface> {
         .routes(routes!(document::openapi))
         .routes(routes!(session::log_in, session::who, session::log_out))
         .routes(routes!(score::score))
+        .routes(routes!(rerank::rerank))
+        .routes(routes!(audience::audience))
+        .routes(routes!(user::user))
+        .routes(routes!(item::item))
+        .routes(routes!(items::items))
+        .routes(routes!(users::users))
 }
 
 /// A page: its path, who may see it, and what shows it.

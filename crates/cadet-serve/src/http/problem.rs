@@ -38,6 +38,8 @@ pub enum Code {
     UnknownItem,
     /// The item was not trained.
     UntrainedItem,
+    /// Nobody is known to have seen the item.
+    NoExposure,
     /// The model found nothing to rank by.
     NoSignal,
     /// There is no such model.
@@ -76,7 +78,7 @@ pub enum Code {
 
 impl Code {
     /// All of them, in the order of their statuses.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 31] = [
         Code::NotJson,
         Code::Unauthorized,
         Code::Forbidden,
@@ -84,6 +86,7 @@ impl Code {
         Code::UnknownUser,
         Code::UnknownItem,
         Code::UntrainedItem,
+        Code::NoExposure,
         Code::NoSignal,
         Code::UnknownModel,
         Code::UnknownTask,
@@ -127,6 +130,7 @@ impl Code {
             Code::UntrainedItem => {
                 "The item had too few exposures to be trained on. More may come by /v1/exposures."
             }
+            Code::NoExposure => "Nobody is known to have seen the item: there is no audience to compare with.",
             Code::NoSignal => "The model found nothing in its log to rank by. A longer log may have it.",
             Code::UnknownModel => "There is no model of that name. GET /v1/models lists all.",
             Code::UnknownTask => "There is no such task, or it is forgotten: the last 1,000 are kept.",
@@ -180,6 +184,7 @@ impl Code {
             | Code::UnknownUser
             | Code::UnknownItem
             | Code::UntrainedItem
+            | Code::NoExposure
             | Code::NoSignal
             | Code::UnknownModel
             | Code::UnknownTask

@@ -1,16 +1,22 @@
 //! `POST /v1/score`: what is said about pairs of users and items.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use cadet::IdRef;
+use axum::response::Response;
+use cadet::ask::{Row, Status};
+use cadet::{IdRef, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
-use super::problem::{Code, Problem};
-use super::wire::{Id, WireRow};
+use super::known::{self, with_workspaces};
+use super::problem::Problem;
+use super::table::{self, Format};
+use super::wire::{Id, List, Problems, SHORT, WireRow};
+use crate::service::Service;
+use crate::serving::Serving;
 
 /// A user and an item.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -20,12 +26,23 @@ pub struct Pair {
     item_id: Id,
 }
 
-/// Pairs to score.
+/// What to score: `pairs`, or one user with `item_ids`, or one item with `user_ids`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScoreRequest {
-    /// The pairs.
-    pairs: Vec<Pair>,
+    /// Pairs, 10,000 at the most.
+    #[schema(value_type = Option<Vec<Pair>>, max_items = 10_000)]
+    pairs: Option<List<Pair>>,
+    /// A user, with `item_ids`.
+    user_id: Option<Id>,
+    /// Items for the user, 10,000 at the most.
+    #[schema(value_type = Option<Vec<Id>>, max_items = 10_000)]
+    item_ids: Option<List<Id>>,
+    /// An item, with `user_ids`.
+    item_id: Option<Id>,
+    /// Users for the item, 10,000 at the most.
+    #[schema(value_type = Option<Vec<Id>>, max_items = 10_000)]
+    user_ids: Option<List<Id>>,
 }
 
 /// What is said about them, in the order of the request.
@@ -37,18 +54,116 @@ pub struct ScoreAnswer<'a> {
     rows: Vec<WireRow<'a>>,
 }
 
+#[derive(Serialize)]
+struct Head<'a> {
+    model: &'a str,
+}
+
+impl ScoreRequest {
+    /// The pairs, whichever way they were written.
+    fn pairs(&self) -> Result<Vec<(&Id, &Id)>, Problem> {
+        match (&self.pairs, &self.user_id, &self.item_ids, &self.item_id, &self.user_ids) {
+            (Some(pairs), None, None, None, None) => {
+                Ok(pairs.all("/pairs")?.iter().map(|p| (&p.user_id, &p.item_id)).collect())
+            }
+            (None, Some(user), Some(items), None, None) => {
+                Ok(items.all("/item_ids")?.iter().map(|item| (user, item)).collect())
+            }
+            (None, None, None, Some(item), Some(users)) => {
+                Ok(users.all("/user_ids")?.iter().map(|user| (user, item)).collect())
+            }
+            _ => Err(Problem::invalid(
+                "",
+                "give one of these: `pairs`, or `user_id` and `item_ids`, or `item_id` and `user_ids`",
+            )),
+        }
+    }
+}
+
 /// Scores pairs of users and items.
+///
+/// Unknown ids do not fail: the row's status says so. Rows keep the order of the request.
 #[utoipa::path(
     post, path = "/v1/score", tag = "questions",
     request_body = ScoreRequest,
-    responses((status = 200, body = ScoreAnswer<'static>), (status = 422, body = Problem)),
+    responses(
+        (status = 200, description = "A row for each pair", content(
+            (ScoreAnswer<'static> = "application/json"),
+            (String = "application/x-ndjson"),
+            (String = "text/csv"),
+        )),
+        Problems,
+    ),
 )]
-pub async fn score(State(app): State<App>, Body(request): Body<ScoreRequest>) -> Result<Response, Problem> {
-    let serving = app.serving().ok_or_else(|| Problem::new(Code::Loading, "no model is loaded yet"))?;
-    let pairs: Vec<(IdRef<'_>, IdRef<'_>)> =
-        request.pairs.iter().map(|p| (p.user_id.as_ref(), p.item_id.as_ref())).collect();
-    let mut rows = serving.ask.score(&pairs).map_err(|e| Problem::new(Code::Internal, e.to_string()))?;
-    app.recount(&serving, &mut rows);
-    let rows = rows.iter().map(WireRow::from).collect();
-    Ok(Json(ScoreAnswer { model: &serving.version, rows }).into_response())
+pub async fn score(
+    State(app): State<App>,
+    format: Format,
+    Body(request): Body<ScoreRequest>,
+) -> Result<Response, Problem> {
+    let serving = known::serving(&app)?;
+    let short = {
+        let pairs = request.pairs()?;
+        (pairs.len() <= SHORT).then(|| body(&serving, format, &near_rows(&app, &serving, &pairs)))
+    };
+    let body = match short {
+        Some(body) => body,
+        None => {
+            let serving = Arc::clone(&serving);
+            let work = move |app: &Service| {
+                let pairs = request.pairs()?;
+                Ok::<_, Problem>(body(&serving, format, &many_rows(app, &serving, &pairs)?))
+            };
+            app.compute(work).await??
+        }
+    };
+    Ok(table::answer(&serving, format, body))
+}
+
+fn body(serving: &Serving, format: Format, rows: &[Row<'_>]) -> Vec<u8> {
+    table::whole(format, &Head { model: &serving.version }, rows.iter().map(WireRow::from))
+}
+
+/// The rows of a few pairs, those of one user that stand together at once.
+fn near_rows<'p>(app: &Service, serving: &Arc<Serving>, pairs: &[(&'p Id, &'p Id)]) -> Vec<Row<'p>> {
+    let mut rows = Vec::with_capacity(pairs.len());
+    let mut items: Vec<IdRef<'p>> = Vec::with_capacity(pairs.len());
+    with_workspaces(serving, |own| {
+        for run in pairs.chunk_by(|a, b| a.0 == b.0) {
+            items.clear();
+            items.extend(run.iter().map(|(_, item)| item.as_ref()));
+            let user = run[0].0;
+            serving.ask.score_user_into(&mut own.score, user.as_ref(), &items, &mut rows);
+        }
+    });
+    finish(app, serving, pairs, &mut rows);
+    rows
+}
+
+/// The rows of many pairs, item by item on all threads.
+fn many_rows<'p>(
+    app: &Service,
+    serving: &Arc<Serving>,
+    pairs: &[(&'p Id, &'p Id)],
+) -> Result<Vec<Row<'p>>, Problem> {
+    let ids: Vec<(IdRef<'p>, IdRef<'p>)> = pairs.iter().map(|(u, i)| (u.as_ref(), i.as_ref())).collect();
+    let mut rows = serving.ask.score(&ids).map_err(known::problem)?;
+    finish(app, serving, pairs, &mut rows);
+    Ok(rows)
+}
+
+/// Brings counts up to date, and says nothing of users who were forgotten.
+fn finish(app: &Service, serving: &Serving, pairs: &[(&Id, &Id)], rows: &mut [Row<'_>]) {
+    app.recount(serving, rows);
+    let mut start = 0;
+    for run in pairs.chunk_by(|a, b| a.0 == b.0) {
+        let of_user = &mut rows[start..start + run.len()];
+        start += run.len();
+        if known::is_forgotten(app, serving, &run[0].0.0) {
+            for row in of_user {
+                let item = serving.model().items().get(row.item).map(TaskId);
+                row.status = Status::of(serving.model(), None, item);
+                (row.verdict, row.times_seen, row.last_seen) = (None, 0, None);
+            }
+        }
+    }
 }

@@ -33,6 +33,22 @@ impl Chosen {
         Self { users: chosen, named: named.map(Ids::len), known }
     }
 
+    /// Those with these indices, each once.
+    ///
+    /// # Panics
+    /// Questions about them do, where an index is out of range.
+    pub fn of_indices(mut users: Vec<u32>) -> Self {
+        users.sort_unstable();
+        users.dedup();
+        let known = users.len();
+        Self { users, named: None, known }
+    }
+
+    /// Their indices, ascending.
+    pub fn indices(&self) -> &[u32] {
+        &self.users
+    }
+
     /// How many there are to choose among.
     pub fn len(&self) -> usize {
         self.users.len()

@@ -22,6 +22,7 @@ mod explain;
 mod fresh;
 pub mod measure;
 mod propensity;
+mod ranking;
 pub mod reasons;
 pub mod rerank;
 mod score;
@@ -34,13 +35,16 @@ mod users;
 pub use audience::{Audience, AudienceQuestion, Chosen};
 pub use explain::Explained;
 pub use fresh::{Flagged, Fresh};
-pub use score::{Order, Top};
+pub use ranking::Ranking;
+pub use score::{Order, Top, Workspace};
 pub use scorer::{Scorer, Verdict};
 pub use similar::{Near, Similar, similar};
 pub use status::Status;
 pub use user::UserAnswer;
 pub(crate) use users::ready;
 pub use users::{LeftOut, Users};
+
+use std::cmp::Ordering;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -83,16 +87,18 @@ pub enum Mode {
 impl Mode {
     /// Keeps the first of a list, in order; equals stay in order of their indices.
     fn first<T>(self, list: &mut Vec<T>, number: usize, key: impl Fn(&T) -> (f32, u32)) {
-        let sign = if self == Mode::Common { -1.0 } else { 1.0 };
-        let by = |a: &T, b: &T| {
-            let ((a, i), (b, j)) = (key(a), key(b));
-            (sign * a).total_cmp(&(sign * b)).then(i.cmp(&j))
-        };
+        let by = |a: &T, b: &T| self.compare(key(a), key(b));
         if (1..list.len()).contains(&number) {
             list.select_nth_unstable_by(number - 1, by);
         }
         list.truncate(number);
         list.sort_unstable_by(by);
+    }
+
+    /// Which of two figures comes first; equals are in order of their indices.
+    fn compare(self, (a, i): (f32, u32), (b, j): (f32, u32)) -> Ordering {
+        let sign = if self == Mode::Common { -1.0 } else { 1.0 };
+        (sign * a).total_cmp(&(sign * b)).then(i.cmp(&j))
     }
 }
 

@@ -299,6 +299,18 @@ impl Ask {
         request: &Request<'_>,
         config: &RerankConfig,
     ) -> Result<Reranked> {
+        self.rerank_with(work, request, config, |_| {})
+    }
+
+    /// Reranks one list of indices, once the caller has changed what is known of its candidates: a service has
+    /// counts that are newer than the model's.
+    pub fn rerank_with(
+        &self,
+        work: &mut Workspace,
+        request: &Request<'_>,
+        config: &RerankConfig,
+        change: impl FnOnce(&mut [Candidate]),
+    ) -> Result<Reranked> {
         let Request { tasks, relevance, .. } = request;
         if relevance.len() != tasks.len() {
             let (expected, found) = (tasks.len(), relevance.len());
@@ -307,7 +319,8 @@ impl Ask {
         if let Some(bad) = relevance.iter().find(|r| !r.is_finite()) {
             return Err(Error::config("relevance", format!("must be a finite number, found {bad}")));
         }
-        let candidates = self.candidates(work, request);
+        let mut candidates = self.candidates(work, request);
+        change(&mut candidates);
         let width = match config.method {
             Method::Fresh => 0,
             Method::Mmr => self.directions(tasks.iter().copied(), &mut work.directions),

@@ -1,0 +1,257 @@
+//! `POST /v1/rerank`: lists with the caller's relevance in, lists that balance it with freshness out.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use cadet::ask::rerank::{Method, RerankConfig, Scale};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::App;
+use super::body::Body;
+use super::known::{self, with_workspaces};
+use super::problem::{Code, Problem};
+use super::reranked::{self, Counting, Outcome, WireList, Written};
+use super::table::{self, Format};
+use super::wire::{Caller, Id, List, MOST_ROWS, Problems, SHORT, Span, now, too_many};
+use crate::service::Service;
+use crate::serving::Serving;
+use crate::state::{Entry, Receipt, Shown};
+
+/// Keys of requests are this long at the most.
+const LONGEST_KEY: usize = 256;
+
+/// Lists to rerank, and how.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RerankRequest {
+    /// The lists, each by itself; 10,000 items in all at the most.
+    #[schema(value_type = Vec<RerankList>, max_items = 10_000)]
+    lists: List<RerankList>,
+    /// What relevance is balanced with: `fresh` (minus the familiarity) or `mmr` (unlikeness to the items
+    /// placed before). `fresh` if left out.
+    #[schema(value_type = Option<String>)]
+    method: Option<Method>,
+    /// The weight of it, 0 to 1: 0 leaves the order of relevance, 1 ignores relevance. 0.3 if left out.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    lambda: Option<f32>,
+    /// How relevance and familiarity are made comparable within a list: `standard` (mean 0, spread 1) or `rank`.
+    /// `standard` if left out.
+    #[schema(value_type = Option<String>)]
+    scale: Option<Scale>,
+    /// Items that the user saw this often or more go below all others.
+    #[schema(minimum = 1)]
+    max_seen: Option<u32>,
+    /// `max_seen` counts what happened in this span up to now, such as `7d`. Exposures that came through this
+    /// service are counted one by one; of what the model was trained on beside that only the last exposure of
+    /// a pair is known, so it counts once, where later ones do not count already.
+    window: Option<Span>,
+    /// Items that must not be shown: they are left out of every list.
+    #[serde(default)]
+    #[schema(value_type = Option<Vec<Id>>, max_items = 10_000)]
+    exclude: List<Id>,
+    /// Share of the places that go to an item drawn by lot from those left. 0 if left out.
+    #[schema(minimum = 0.0, maximum = 1.0)]
+    explore: Option<f32>,
+    /// Answer only so many places of each list.
+    #[schema(minimum = 1)]
+    top: Option<usize>,
+    /// Seeds the lots. 1 if left out.
+    seed: Option<u64>,
+    /// Write the answered places down as exposures that happened now, before the answer. It takes a key that
+    /// may ingest. With an `Idempotency-Key` a repeated request counts once.
+    #[serde(default)]
+    write_back: bool,
+}
+
+/// What could be shown to a user.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RerankList {
+    /// Whose list it is.
+    pub(super) user_id: Id,
+    /// The items, in any order.
+    #[schema(value_type = Vec<RerankItem>, max_items = 10_000)]
+    pub(super) items: List<RerankItem>,
+}
+
+/// An item of a list.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RerankItem {
+    /// The item.
+    pub(super) item_id: Id,
+    /// What the caller thinks of it; more is better, in any unit.
+    pub(super) relevance: f64,
+}
+
+/// The lists in their new order.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RerankAnswer<'a> {
+    /// The model that answered.
+    model: &'a str,
+    /// The lists, in the order of the request.
+    lists: Vec<WireList<'a>>,
+    /// What it did to the first places.
+    sums: reranked::Sums,
+    /// What was written back; null where nothing was asked to be.
+    written: Option<Written>,
+}
+
+impl RerankRequest {
+    fn config(&self) -> Result<RerankConfig, Problem> {
+        let usual = RerankConfig::default();
+        let config = RerankConfig {
+            method: self.method.unwrap_or(usual.method),
+            lambda: self.lambda.unwrap_or(usual.lambda),
+            scale: self.scale.unwrap_or(usual.scale),
+            max_seen: self.max_seen,
+            explore: self.explore.unwrap_or(usual.explore),
+            top: self.top,
+            seed: self.seed.unwrap_or(usual.seed),
+        };
+        config.check().map_err(known::problem)?;
+        Ok(config)
+    }
+
+    /// How many items there are in all.
+    fn length(&self) -> Result<usize, Problem> {
+        let mut length = 0;
+        for (i, list) in self.lists.all("/lists")?.iter().enumerate() {
+            length += list.items.all(&format!("/lists/{i}/items"))?.len();
+        }
+        if length > MOST_ROWS {
+            return Err(too_many("/lists", length));
+        }
+        Ok(length)
+    }
+
+    /// All lists, each in its new order.
+    fn outcomes(
+        &self,
+        app: &Service,
+        serving: &Arc<Serving>,
+        config: &RerankConfig,
+        side_by_side: bool,
+    ) -> Result<Vec<Outcome<'_>>, Problem> {
+        let lists = self.lists.all("/lists")?;
+        let excluded: HashSet<&Id> = self.exclude.all("/exclude")?.iter().collect();
+        let counting =
+            Counting { app, serving, config, from: self.window.map(Span::ago), excluded: &excluded };
+        let one = |list| with_workspaces(serving, |own| counting.rerank(&mut own.rerank, list));
+        if side_by_side { lists.par_iter().map(one).collect() } else { lists.iter().map(one).collect() }
+    }
+}
+
+/// Reranks lists: relevance is the caller's, freshness the model's, counts are up to date.
+#[utoipa::path(
+    post, path = "/v1/rerank", tag = "questions",
+    request_body = RerankRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes `write_back` count once")),
+    responses(
+        (status = 200, description = "The lists in their new order", body = RerankAnswer<'static>),
+        (status = 429, description = "Too many exposures wait to be written", body = Problem),
+        Problems,
+    ),
+)]
+pub async fn rerank(
+    State(app): State<App>,
+    caller: Option<Extension<Caller>>,
+    headers: HeaderMap,
+    Body(request): Body<RerankRequest>,
+) -> Result<Response, Problem> {
+    if request.write_back && !caller.is_some_and(|c| c.may_ingest()) {
+        let detail = "write_back writes exposures: ask with a key of role ingest, or without write_back";
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    let key = if request.write_back { key(&headers)? } else { None };
+    let serving = known::serving(&app)?;
+    let config = request.config()?;
+    let (body, shown) = if request.length()? <= SHORT {
+        written_lists(&app, &serving, &request, &config, key.as_deref(), false)?
+    } else {
+        let serving = Arc::clone(&serving);
+        let work = move |app: &Service| written_lists(app, &serving, &request, &config, key.as_deref(), true);
+        app.compute(work).await??
+    };
+    let written = match shown {
+        Some(shown) => Some(write_back(&app, shown).await?),
+        None => None,
+    };
+    let mut body = body;
+    body.extend_from_slice(b",\"written\":");
+    table::json(&mut body, &written);
+    body.push(b'}');
+    Ok(table::answer(&serving, Format::Json, body))
+}
+
+/// The answer up to what was written back, and what is to be.
+fn written_lists(
+    app: &Service,
+    serving: &Arc<Serving>,
+    request: &RerankRequest,
+    config: &RerankConfig,
+    key: Option<&str>,
+    side_by_side: bool,
+) -> Result<(Vec<u8>, Option<Vec<Shown>>), Problem> {
+    let outcomes = request.outcomes(app, serving, config, side_by_side)?;
+    let places: usize = outcomes.iter().map(|o| o.places().len()).sum();
+    let mut out = Vec::with_capacity(512 + 192 * places);
+    out.extend_from_slice(b"{\"model\":");
+    table::json(&mut out, &serving.version);
+    out.extend_from_slice(b",\"lists\":[");
+    for (i, outcome) in outcomes.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        outcome.write(&mut out);
+    }
+    out.extend_from_slice(b"],\"sums\":");
+    table::json(&mut out, &reranked::Sums::of(&outcomes));
+    let shown = request.write_back.then(|| shown(&outcomes, key));
+    Ok((out, shown))
+}
+
+/// The answered places as exposures. With a key each has an id: of the key, the list and the item's number in
+/// it, so a repeated request says the same ids.
+fn shown(outcomes: &[Outcome<'_>], key: Option<&str>) -> Vec<Shown> {
+    let time = now();
+    let of_list = |(l, outcome): (usize, &Outcome<'_>)| -> Vec<Shown> {
+        let one = |place: &cadet::ask::rerank::Place| {
+            let (number, item) = outcome.asked(place);
+            Shown {
+                user: outcome.user().0.clone(),
+                item: item.item_id.0.clone(),
+                time,
+                weight: 1.0,
+                event: key.map(|key| format!("{key}#{l}.{number}").into()),
+            }
+        };
+        outcome.places().iter().map(one).collect()
+    };
+    outcomes.iter().enumerate().flat_map(of_list).collect()
+}
+
+/// Writes exposures down, and waits until they are on the disk.
+async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<Written, Problem> {
+    if shown.is_empty() {
+        return Ok(Written { accepted: 0, duplicates: 0, seq: app.store().seq() });
+    }
+    let answered = app.store().submit(Entry::Exposures(shown, Vec::new()))?.await;
+    let stopped = |_| Problem::new(Code::Stopping, "the service is stopping: try again with the same key");
+    let Receipt { accepted, duplicates, seq } = answered.map_err(stopped)??;
+    Ok(Written { accepted, duplicates, seq })
+}
+
+/// What makes a repeated request count once.
+fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = value.to_str().ok().filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
+    let wrong = || format!("must be 1 to {LONGEST_KEY} visible ASCII characters");
+    key.map(|key| Some(key.to_owned())).ok_or_else(|| Problem::invalid("header/Idempotency-Key", wrong()))
+}
