@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Args, Command, Items};
+use args::{Args, Command, Items, Key};
 
 fn main() -> ExitCode {
     hush_caught_panics();
@@ -23,7 +23,10 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return output::report_usage(&error),
     };
-    output::log_to_stderr(args.global.verbose);
+    match &args.command {
+        Command::Serve(serve) => output::log_for_long(args.global.verbose, serve.log_format),
+        _ => output::log_to_stderr(args.global.verbose),
+    }
     let ready = files::check(&matches).and_then(|()| commands::name_columns(&mut args.command));
     let run = || match &args.command {
         Command::Demo(demo) => commands::demo::run(demo, &args.global),
@@ -39,6 +42,8 @@ fn main() -> ExitCode {
         Command::Explain(explain) => commands::explain::run(explain, &args.global),
         Command::Items(Items::Add(add)) => commands::items::add(add, &args.global),
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
+        Command::Serve(serve) => commands::serve::run(serve),
+        Command::Key(Key::New(new)) => commands::key::new(new, &args.global),
     };
     let result = ready.and_then(|()| output::pool(args.global.threads)).and_then(|pool| pool.install(run));
     match result {

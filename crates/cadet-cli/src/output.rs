@@ -11,6 +11,7 @@ use cadet_data::Skipped;
 use clap::error::{ContextKind, ContextValue};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::args::LogFormat;
 use crate::settings::Usage;
 
 /// Logs go to stderr: warnings, with -v information, with -vv everything.
@@ -27,6 +28,16 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         .with_target(false)
         .with_ansi(false)
         .init();
+}
+
+/// Logs of what runs for long go to stderr with the time: information, with -v everything.
+pub(crate) fn log_for_long(verbose: u8, format: LogFormat) {
+    let level = if verbose == 0 { tracing::Level::INFO } else { tracing::Level::DEBUG };
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 /// More threads than any machine has use for take minutes to start.

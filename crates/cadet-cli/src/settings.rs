@@ -172,6 +172,9 @@ fn unknown(key: &str, others: &[&'static str]) -> String {
     format!("unknown key {key:?}: did you mean {:?}?", nearest.unwrap_or_default())
 }
 
+/// The table of the settings file that is about the service.
+const SERVE: &str = "serve";
+
 /// What the columns of a log can be called by in a settings file.
 const COLUMNS: [&str; 5] = ["user_col", "item_col", "weight_col", "timestamp_col", "event_col"];
 
@@ -300,7 +303,20 @@ fn expected(why: &str) -> &str {
     }
 }
 
+/// The table `[serve]` of the settings file, which is `cadet serve`'s alone.
+pub(crate) fn serve_table(config: Option<&Path>) -> Result<(PathBuf, Option<Value>)> {
+    let (path, mut file) = read_whole(config)?;
+    Ok((path, file.remove(SERVE)))
+}
+
+/// The settings file without what is the service's.
 fn read_config(given: Option<&Path>) -> Result<(PathBuf, Map<String, Value>)> {
+    let (path, mut file) = read_whole(given)?;
+    file.remove(SERVE);
+    Ok((path, file))
+}
+
+fn read_whole(given: Option<&Path>) -> Result<(PathBuf, Map<String, Value>)> {
     let path = given.unwrap_or(Path::new(CONFIG));
     if given.is_none() && !path.exists() {
         return Ok((path.to_owned(), Map::new()));

@@ -259,7 +259,7 @@ proptest! {
 
 #[test]
 fn times_and_events_are_read_from_every_format() {
-    use cadet::log::{Cut, Future};
+    use cadet::log::{Cut, FutureLog};
     let dir = tempfile::tempdir().unwrap();
     let times = ["2026-01-05T00:00:00Z", "2026-01-02T12:00:00Z", "", "2026-01-05T00:00:00Z"];
     let seconds = [1_767_571_200u32, 1_767_355_200, 0, 1_767_571_200];
@@ -304,7 +304,7 @@ fn times_and_events_are_read_from_every_format() {
             assert_eq!((again.tally.repeated, again.log.exposures.len()), (4, 0), "{name}");
         }
         let split = built(LogOptions { cut: Some(Cut::At(seconds[0])), ..LogOptions::default() }, &path);
-        let Future { exposures: future, from } = split.future.unwrap();
+        let FutureLog { exposures: future, from } = split.future.unwrap();
         let past = split.log.exposures.event_count();
         assert_eq!((past, future.event_count(), from), (2, 1, seconds[0]), "{name}");
         let aged = built(LogOptions { half_life: Some(2.5), ..LogOptions::default() }, &path);

@@ -141,6 +141,13 @@ impl Follower {
         })
     }
 
+    /// The position up to which the model itself counts every exposure. One that leaves some out needs the
+    /// log's counts from the end of its training on.
+    pub(crate) fn counted(&self) -> u64 {
+        let takes_all = self.model.factors().is_some() && self.model.pre_embedding().is_some();
+        if takes_all { self.folded } else { self.trained }
+    }
+
     /// Ready to answer.
     pub(crate) fn serving(&self, store: &Arc<Store>) -> Serving {
         Serving {

@@ -26,6 +26,7 @@ pub mod metrics;
 mod promote;
 pub mod registry;
 pub mod requests;
+pub mod run;
 mod seen;
 pub mod service;
 pub mod serving;

@@ -1,8 +1,8 @@
 //! How often did a user see an item, up to the last acknowledged exposure? What the model has, and what came
 //! since; and what is not to be said of users who were forgotten.
 
-use cadet::IdRef;
 use cadet::ask::{Row, Status};
+use cadet::{IdRef, TaskId};
 
 use crate::service::Service;
 use crate::serving::{Serving, as_text};
@@ -11,54 +11,58 @@ use crate::state::Sight;
 impl Service {
     /// How often a user saw an item and when last, up to the last acknowledged exposure.
     pub fn seen(&self, serving: &Serving, user: IdRef<'_>, item: IdRef<'_>) -> Sight {
-        let model = serving.model();
-        let (known_user, known_item) = (serving.user(user), model.items().get(item));
-        let known = known_user.zip(known_item);
-        let known = known.and_then(|(user, item)| model.seen().get(user, cadet::TaskId(item)));
-        let known = known.map_or(Sight::default(), |e| Sight { count: e.count, last: e.last });
+        let (known_user, known_item) = (serving.user(user), serving.model().items().get(item));
         let after = serving.counts_to(known_user, known_item);
         let recent = self.store().recent();
         let more = as_text(user, |user| as_text(item, |item| recent.after(user, item, after)));
-        Sight { count: known.count.saturating_add(more.count), last: known.last.max(more.last) }
+        with_known(serving, known_user.zip(known_item), more)
     }
 
-    /// Brings the counts of rows up to date, and makes users unknown who were forgotten.
+    /// Brings the counts of rows up to date, and makes users unknown who were forgotten. Rows of one user that
+    /// stand side by side cost one look at what the user saw.
     pub fn recount(&self, serving: &Serving, rows: &mut [Row<'_>]) {
-        let mut last: Option<(IdRef<'_>, State)> = None;
-        for row in rows {
-            let state = match last {
-                Some((user, state)) if user == row.user => state,
-                _ => self.state_of(serving, row.user, last.is_none()),
-            };
-            last = Some((row.user, state));
-            if state.is_forgotten && row.status != Status::UnknownItem {
-                (row.verdict, row.status) = (None, Status::UnknownUser);
-            }
-            if state.is_forgotten || state.has_news {
-                let sight = self.seen(serving, row.user, row.item);
-                (row.times_seen, row.last_seen) = (sight.count, (sight.last > 0).then_some(sight.last));
-            }
+        let mut is_first = true;
+        for run in rows.chunk_by_mut(|a, b| a.user == b.user) {
+            let Some(user) = run.first().map(|row| row.user) else { continue };
+            let found = serving.ask.users().find(user);
+            let known = found.filter(|index| !serving.hides_named(*index, user));
+            as_text(user, |text| {
+                if is_first && known.is_some() {
+                    self.asked.note(text);
+                }
+                self.recount_user(serving, (text, known), found.is_some() && known.is_none(), run);
+            });
+            is_first = false;
         }
     }
 
-    fn state_of(&self, serving: &Serving, user: IdRef<'_>, is_first: bool) -> State {
-        let found = serving.ask.users().find(user);
-        let is_known = serving.user(user).is_some();
+    fn recount_user(
+        &self,
+        serving: &Serving,
+        (text, known): (&str, Option<u32>),
+        is_forgotten: bool,
+        rows: &mut [Row<'_>],
+    ) {
+        if is_forgotten {
+            for row in &mut *rows {
+                (row.verdict, row.status) = (None, Status::UnknownUser);
+                (row.times_seen, row.last_seen) = (0, None);
+            }
+        }
         // A model without a pre-embedding model left items out since its training.
-        let after = match (is_known, serving.model().pre_embedding().is_some()) {
-            (true, true) => serving.folded,
-            (true, false) => serving.trained,
-            (false, _) => 0,
+        let least = match (known, serving.model().pre_embedding()) {
+            (Some(_), Some(_)) => serving.folded,
+            (Some(_), None) => serving.trained,
+            (None, _) => 0,
         };
-        as_text(user, |text| {
-            if is_first && is_known {
-                self.asked.note(text);
-            }
-            State {
-                is_forgotten: found.is_some() && !is_known,
-                has_news: self.store().recent().has_user(text, after),
-            }
-        })
+        let Some(view) = self.store().recent().user(text).filter(|view| view.has_news(least)) else { return };
+        let items = serving.model().items();
+        for row in rows {
+            let item = items.get(row.item);
+            let more = as_text(row.item, |text| view.after(text, serving.counts_to(known, item)));
+            let sight = with_known(serving, known.zip(item), more);
+            (row.times_seen, row.last_seen) = (sight.count, (sight.last > 0).then_some(sight.last));
+        }
     }
 
     /// Leaves out the rows of users who were forgotten: for lists of users, which name them unasked.
@@ -67,8 +71,9 @@ impl Service {
     }
 }
 
-#[derive(Clone, Copy)]
-struct State {
-    is_forgotten: bool,
-    has_news: bool,
+/// What the model counts of a pair, and what came since.
+fn with_known(serving: &Serving, pair: Option<(u32, u32)>, more: Sight) -> Sight {
+    let known = pair.and_then(|(user, item)| serving.model().seen().get(user, TaskId(item)));
+    let known = known.map_or(Sight::default(), |e| Sight { count: e.count, last: e.last });
+    Sight { count: known.count.saturating_add(more.count), last: known.last.max(more.last) }
 }

@@ -234,6 +234,7 @@ impl Service {
         let before = self.serving.swap(Some(serving));
         // Not dropped here, nor by a request that happens to hold it last.
         lock(&self.replaced).extend(before);
+        self.store.set_folded(follower.counted());
         self.position.send_replace(follower.folded);
     }
 

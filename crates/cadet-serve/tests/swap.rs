@@ -2,12 +2,13 @@
 #![allow(missing_docs)]
 
 mod models;
+mod service;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cadet::judge::verdict::{Colour, Judgement};
 use cadet::model::Model;
@@ -16,57 +17,8 @@ use cadet_serve::condition::Phase;
 use cadet_serve::registry::Registry;
 use cadet_serve::requests::{Outcome, Wish, make_current};
 use cadet_serve::service::{NotPromoted, Service, ServiceOptions};
-use cadet_serve::tasks::{Progress, Task};
-
-fn quick() -> ServiceOptions {
-    let look_every = Duration::from_millis(10);
-    ServiceOptions { fold_every: Duration::from_millis(5), look_every, ..ServiceOptions::default() }
-}
-
-/// Waits for what will be, and fails where it never is.
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn open(folder: &Path) -> Arc<Service> {
-    open_with(folder, quick())
-}
-
-fn open_with(folder: &Path, options: ServiceOptions) -> Arc<Service> {
-    let service = Service::open_with(folder, options).unwrap();
-    let ended = |phase| matches!(phase, Phase::Ready | Phase::NoModel | Phase::Failed);
-    until("the start ends", || ended(service.loading().phase));
-    service
-}
-
-fn ended(service: &Service, task: u64) -> Task {
-    let has_ended = |task: &Task| matches!(task.status, Progress::Succeeded | Progress::Failed);
-    until("the task ends", || service.tasks().get(task).is_some_and(|task| has_ended(&task)));
-    service.tasks().get(task).unwrap()
-}
-
-/// What a task of this kind is begun with; the start may still hold the turn.
-fn begun(mut begin: impl FnMut() -> Result<u64, NotPromoted>) -> Result<u64, NotPromoted> {
-    let mut found = begin();
-    until("it begins", || {
-        if found == Err(NotPromoted::Busy) {
-            found = begin();
-        }
-        found != Err(NotPromoted::Busy)
-    });
-    found
-}
-
-fn promoted(service: &Arc<Service>, name: &str) {
-    let task = begun(|| service.promote(name, false)).unwrap();
-    let task = ended(service, task);
-    assert_eq!((task.status, task.problem), (Progress::Succeeded, None));
-    assert_eq!(service.serving().unwrap().version, name);
-}
+use cadet_serve::tasks::Progress;
+use service::*;
 
 fn red(model: &Model) -> Model {
     let reasons = vec!["worse".to_owned()];

@@ -7,9 +7,9 @@ use std::sync::Arc;
 pub use crate::kernels::gemm::{Consecutive, Then, add_outer, rows_times};
 pub use crate::kernels::simd::Simd;
 pub use crate::kernels::{
-    Adam, AdamConfig, Floats, Rows, Vectorised, padded, softplus_and_slope, vectorised,
+    Adam, AdamConfig, Floats, GradientRows, Vectorised, padded, softplus_and_slope, vectorised,
 };
-pub use crate::learn::moments::{Moments, RowMoments};
+pub use crate::learn::moments::{AdamMoments, RowMoments};
 use crate::learn::ratio::Ratio;
 pub use crate::linalg::{map_eigenvalues, times};
 use crate::model::Model;

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 /// Rows of `width` values each.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows<T> {
+pub(crate) struct SharedRows<T> {
     width: usize,
     len: usize,
     blocks: Vec<Arc<[T]>>,
 }
 
-impl<T> Default for Rows<T> {
+impl<T> Default for SharedRows<T> {
     fn default() -> Self {
         Self { width: 0, len: 0, blocks: Vec::new() }
     }
 }
 
-impl<T> Rows<T> {
+impl<T> SharedRows<T> {
     /// Rows per block: to change one row copies its block, to clone the table counts one up for every block.
     pub(crate) const BLOCK: usize = 256;
 }
 
-impl<T: Clone> Rows<T> {
+impl<T: Clone> SharedRows<T> {
     /// The rows that lie one after the other in `values`.
     pub(crate) fn new(width: usize, values: &[T]) -> Self {
         let mut rows = Self { width, len: 0, blocks: Vec::new() };
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_clone_keeps_what_it_had() {
         let values: Vec<u32> = (0..2 * 700).collect();
-        let mut rows = Rows::new(2, &values[..600]);
+        let mut rows = SharedRows::new(2, &values[..600]);
         values[600..].chunks(14).for_each(|more| rows.extend(more));
         assert_eq!((rows.len(), rows.to_vec()), (700, values.clone()));
         let old = rows.clone();

@@ -10,7 +10,7 @@ use cadet::learn::estimator::{Estimator, Tensor};
 use cadet::learn::ratio::{Ratio, RatioConfig};
 use cadet::learn::sampler::Base;
 use cadet::learn::tasks::TaskEmbeddings;
-use cadet::log::split::{Part, Parts};
+use cadet::log::split::{Part, SplitLog};
 use cadet::metrics::{Summary, auc};
 use cadet::model::Model;
 use cadet::settings::Settings;
@@ -32,9 +32,9 @@ fn quick(seed: u64) -> Settings {
     }
 }
 
-fn parts(exposures: &Exposures, settings: &Settings, hide: bool) -> Parts {
+fn parts(exposures: &Exposures, settings: &Settings, hide: bool) -> SplitLog {
     let (users, items) = (numbered(exposures.instance_count()), numbered(exposures.task_count()));
-    Parts::split(exposures, users.names(), items.names(), &settings.split().unwrap(), hide)
+    SplitLog::split(exposures, users.names(), items.names(), &settings.split().unwrap(), hide)
 }
 
 fn same(a: &Verdict, b: &Verdict) -> bool {
@@ -135,7 +135,7 @@ fn quantiles_follow_familiarity() {
 
 /// How often held-out members of an audience have p ≤ α, how often that could be by chance (one standard
 /// deviation), and how many they are, over the items that `wanted` picks.
-fn rate(model: &Model, parts: &Parts, alpha: f64, wanted: Basis) -> (f64, f64, usize) {
+fn rate(model: &Model, parts: &SplitLog, alpha: f64, wanted: Basis) -> (f64, f64, usize) {
     let scorer = Scorer::new(Users::of(model));
     let (mut low, mut total, mut variance) = (0.0, 0.0, 0.0);
     for (task, audience) in parts.test.audiences().filter(|(_, a)| !a.instances.is_empty()) {

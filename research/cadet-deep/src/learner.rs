@@ -3,7 +3,7 @@
 //! What is learned from the views is an [`Objective`]: [`crate::simclr`] and [`crate::csi`] are two.
 
 use burn_tensor::{Device, Tensor, TensorData};
-use cadet::learn::epochs::{self, Standing};
+use cadet::learn::epochs::{self, Epochs};
 use cadet::learn::estimator::Tensor as Named;
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Result};
@@ -113,7 +113,7 @@ impl<N: Objective> Learner<N> {
         if which.len() < 2 {
             return Err(Error::Shape { what: "images to learn from", expected: 2, found: which.len() });
         }
-        let mut standing = Standing::after(vec![None; losses.len()]);
+        let mut standing = Epochs::after(vec![None; losses.len()]);
         let (order, views) = (which.to_vec(), Vec::new());
         let mut course = Course { learner: self, images, which, order, views, losses, watch };
         epochs::run(&mut course, epochs, 0, &mut standing)?;
@@ -243,7 +243,7 @@ impl<N: Objective> epochs::Course for Course<'_, N> {
         Ok(None)
     }
 
-    fn report(&mut self, _: &Standing) -> Result<()> {
+    fn report(&mut self, _: &Epochs) -> Result<()> {
         self.watch.epoch(self.learner, self.losses)
     }
 }

@@ -1,6 +1,6 @@
 //! Learned numbers with a name, their gradient, and the state of their optimiser.
 
-use cadet::internals::{Adam, Moments};
+use cadet::internals::{Adam, AdamMoments};
 use cadet::learn::estimator::{Tensor, take};
 use cadet::rng::Rng;
 use cadet::{Kernel, Result};
@@ -21,14 +21,14 @@ pub struct Parameter {
     pub values: Vec<f32>,
     /// Their gradient.
     pub gradient: Vec<f32>,
-    moments: Moments,
+    moments: AdamMoments,
 }
 
 impl Parameter {
     /// These numbers, without padding.
     pub fn new(name: impl Into<String>, shape: &[usize], values: Vec<f32>) -> Self {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
-        let (gradient, moments) = (vec![0.0; values.len()], Moments::zeros(values.len()));
+        let (gradient, moments) = (vec![0.0; values.len()], AdamMoments::zeros(values.len()));
         Self { name: name.into(), shape: shape.to_vec(), full: shape.to_vec(), values, gradient, moments }
     }
 
@@ -55,7 +55,7 @@ impl Parameter {
     pub fn padded(mut self, full: &[usize]) -> Self {
         let (values, len) = (std::mem::take(&mut self.values), full.iter().product());
         self.full = full.to_vec();
-        (self.gradient, self.moments) = (vec![0.0; len], Moments::zeros(len));
+        (self.gradient, self.moments) = (vec![0.0; len], AdamMoments::zeros(len));
         self.values = self.spread(&values);
         self
     }
@@ -105,7 +105,7 @@ impl Parameter {
     /// Moves the numbers against their gradient.
     pub fn step(&mut self, kernel: Kernel, adam: Adam) {
         let parts = self.values.par_chunks_mut(UPDATED).zip(self.gradient.par_chunks(UPDATED));
-        let Moments { m, v } = &mut self.moments;
+        let AdamMoments { m, v } = &mut self.moments;
         parts
             .zip(m.par_chunks_mut(UPDATED).zip(v.par_chunks_mut(UPDATED)))
             .for_each(|((p, g), (m, v))| adam.update(kernel, p, g, m, v));
@@ -115,7 +115,7 @@ impl Parameter {
     pub fn step_row(&mut self, kernel: Kernel, adam: Adam, row: usize) {
         let width: usize = self.full[1..].iter().product();
         let at = row * width..(row + 1) * width;
-        let Moments { m, v } = &mut self.moments;
+        let AdamMoments { m, v } = &mut self.moments;
         let (p, g) = (&mut self.values[at.clone()], &self.gradient[at.clone()]);
         adam.update(kernel, p, g, &mut m[at.clone()], &mut v[at]);
     }
@@ -149,7 +149,7 @@ impl Parameter {
     pub fn restore_moments(&mut self, tensors: &mut Vec<Tensor>) -> Result<()> {
         let mut moment = |suffix| take(tensors, &format!("{}.{suffix}", self.name), &self.shape);
         let (m, v) = (moment("m")?, moment("v")?);
-        self.moments = Moments { m: self.spread(&m), v: self.spread(&v) };
+        self.moments = AdamMoments { m: self.spread(&m), v: self.spread(&v) };
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! A table whose rows are trained one by one: only the rows that a batch touched get a gradient and move.
 
 use cadet::Kernel;
-use cadet::internals::{Adam, Floats, RowMoments, Rows, padded};
+use cadet::internals::{Adam, Floats, GradientRows, RowMoments, padded};
 
 /// Rows, their optimiser's state, and the gradients of the rows touched since the last step.
 #[derive(Debug, Clone)]
@@ -87,7 +87,8 @@ impl RowTable {
         }
         self.order.clear();
         self.order.extend(0..self.touched.len() as u32);
-        let rows = Rows { places: &self.order, tasks: &self.touched, gradients: &self.gradients, stride };
+        let rows =
+            GradientRows { places: &self.order, tasks: &self.touched, gradients: &self.gradients, stride };
         self.moments.step(kernel, adam, &mut self.values, rows);
         self.touched.iter().for_each(|row| self.place[*row as usize] = UNTOUCHED);
         self.touched.clear();

@@ -3,6 +3,7 @@
 mod ask;
 mod make;
 mod reading;
+mod serve;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
@@ -11,6 +12,7 @@ pub(crate) use ask::{
 };
 pub(crate) use make::{Demo, Items, ItemsAdd, Simulate, Train};
 pub(crate) use reading::{EventFlags, LogFlags, UserFlags};
+pub(crate) use serve::{Key, KeyNew, KeyRole, LogFormat, Serve};
 
 /// How familiar is every user with every item? Learned from exposure logs alone.
 #[derive(Debug, Parser)]
@@ -109,4 +111,12 @@ pub(crate) enum Command {
     /// Say what is in a model and where it came from
     #[command(after_help = "Example:\n  cadet inspect model")]
     Inspect(Inspect),
+    /// Answer questions over HTTP, and keep what users are shown
+    #[command(
+        after_help = "Settings come from flags, from CADET_SERVE__LISTEN and so on in the environment, and from [serve] in cadet.toml; keys from a file or from CADET_SERVE_KEYS, never from a flag.\n\nExamples:\n  cadet serve data\n  cadet serve data --listen 0.0.0.0:8377 --keys keys.toml --log-format json"
+    )]
+    Serve(Serve),
+    /// Keys for the service
+    #[command(subcommand, after_help = "Example:\n  cadet key new --role read --name team >> key.txt")]
+    Key(Key),
 }

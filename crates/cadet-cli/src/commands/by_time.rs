@@ -5,7 +5,7 @@ use cadet::ask::Scorer;
 use cadet::ask::Users;
 use cadet::judge::evaluate::{HeldOut, Limits, evaluate};
 use cadet::judge::verdict::Judgement;
-use cadet::log::{Built, Cut, Future, LogBuilder, LogOptions};
+use cadet::log::{Built, Cut, FutureLog, LogBuilder, LogOptions};
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::{At, Error, Exposures, Ids, Instances, fit};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Eval, cut: &str, model: &Model, global: &Global) -> Res
         builder.users(ids, features)?;
     }
     let Built { log, future, tally } = builder.build()?;
-    let Some(Future { exposures: future, from }) = future else {
+    let Some(FutureLog { exposures: future, from }) = future else {
         return Err(Error::config("--by-time", "the data were not split").into());
     };
     if tally.users_without_features > 0 {

@@ -8,9 +8,11 @@ pub(crate) mod explain;
 pub(crate) mod fresh;
 pub(crate) mod inspect;
 pub(crate) mod items;
+pub(crate) mod key;
 mod repeats;
 pub(crate) mod rerank;
 pub(crate) mod score;
+pub(crate) mod serve;
 pub(crate) mod similar;
 pub(crate) mod simulate;
 pub(crate) mod train;
@@ -49,7 +51,12 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
             drop(store::Claim::take(&args.out)?);
             (&args.model, &mut args.log, &mut args.events)
         }
-        Command::Demo(_) | Command::Simulate(_) | Command::Similar(_) | Command::Inspect(_) => return Ok(()),
+        Command::Demo(_)
+        | Command::Simulate(_)
+        | Command::Similar(_)
+        | Command::Inspect(_)
+        | Command::Serve(_)
+        | Command::Key(_) => return Ok(()),
     };
     log.fill(events, store::load_manifest(model)?.data.columns);
     Ok(())

@@ -2,13 +2,17 @@
 //! into an answer.
 
 pub mod audience;
+pub mod backup;
 pub mod body;
+pub mod catalogue;
 mod cors;
 pub mod cursor;
 pub mod derived;
 pub mod document;
 mod errors;
+pub mod exposures;
 pub mod guard;
+pub mod hall;
 pub mod health;
 pub mod incoming;
 pub mod item;
@@ -17,6 +21,7 @@ pub mod keys;
 pub mod known;
 pub mod listing;
 pub mod members;
+pub mod models;
 pub mod names;
 mod outgoing;
 pub mod problem;
@@ -24,12 +29,15 @@ pub mod query;
 pub mod rerank;
 pub mod reranked;
 pub mod route_table;
+pub mod rows;
 pub mod score;
 pub mod scrape;
 pub mod server;
 pub mod session;
+pub mod status;
 pub mod surface;
 pub mod table;
+pub mod tasks;
 pub mod user;
 pub mod users;
 pub mod watch;
@@ -74,6 +82,18 @@ pub fn api() -> OpenApiRouter<Surface> {
         .routes(routes!(item::item))
         .routes(routes!(items::items))
         .routes(routes!(users::users))
+        .routes(routes!(exposures::add))
+        .routes(routes!(catalogue::put_items))
+        .routes(routes!(catalogue::put_users, catalogue::forget))
+        .routes(routes!(models::list))
+        .routes(routes!(models::roll_back))
+        .routes(routes!(models::get))
+        .routes(routes!(models::report))
+        .routes(routes!(models::promote))
+        .routes(routes!(tasks::list))
+        .routes(routes!(tasks::get))
+        .routes(routes!(backup::back_up))
+        .routes(routes!(status::status))
 }
 
 /// A page: its path, who may see it, and what shows it.

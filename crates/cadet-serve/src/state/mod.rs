@@ -17,6 +17,7 @@
 #[doc(hidden)]
 pub mod disk;
 pub mod entry;
+mod exposures;
 mod frame;
 mod held;
 mod ids;
@@ -30,6 +31,7 @@ pub mod recent;
 mod segment;
 mod snapshot;
 pub mod store;
+mod tidy;
 mod writer;
 
 pub use entry::{Entry, Feature, Offset, Receipt, Refusal, Shown, Title};

@@ -13,7 +13,7 @@ use super::manifest::{MANIFEST, Manifest, load_base};
 use super::memory::Memory;
 use super::options::{StoreOptions, seconds};
 use super::segment::{self, Found, Segment, Walked};
-use super::{payload, snapshot};
+use super::{exposures, payload, snapshot};
 
 /// Held by who may write.
 pub(crate) const LOCK: &str = "LOCK";
@@ -45,19 +45,20 @@ pub(crate) fn lock(disk: &dyn Disk, state: &Path) -> Result<Box<dyn Any + Send +
 }
 
 /// Opens the log in `state`, or starts one.
-pub(crate) fn open(state: &Path, exposures: &Path, options: &StoreOptions) -> Result<Opened> {
+pub(crate) fn open(state: &Path, rows: &Path, options: &StoreOptions) -> Result<Opened> {
     let disk = &*options.disk;
-    for folder in [state, exposures] {
+    for folder in [state, rows] {
         disk.make_folder(folder).map_err(|e| Error::io(folder, e))?;
         let above = folder.parent().unwrap_or(Path::new("."));
         disk.sync_folder(above).map_err(|e| Error::io(above, e))?;
     }
     let lock = lock(disk, state)?;
-    [state, exposures].into_iter().try_for_each(|folder| remove_unfinished(disk, folder))?;
+    [state, rows].into_iter().try_for_each(|folder| remove_unfinished(disk, folder))?;
     let manifest = match Manifest::load(disk, state)? {
         Some(manifest) => manifest,
         None => start(disk, state)?,
     };
+    exposures::clean(disk, rows, &manifest)?;
     let firsts = parts(disk, state, &manifest)?;
     let (memory, snapshot) = before_log(disk, state, &manifest, options)?;
     let mut segments: Vec<Arc<Segment>> = Vec::new();
@@ -104,6 +105,7 @@ fn take(memory: &Memory, path: &Path, found: &Found<'_>) -> Result<()> {
         let what = format!("byte {}, position {}: a record cannot be read", found.at, found.position);
         return Err(Error::store(path, what));
     };
+    memory.ids.insert(record.gone.iter().copied(), record.head.at);
     record.parts.iter().for_each(|(first, entry)| memory.apply(*first, record.head.at, entry));
     Ok(())
 }

@@ -6,7 +6,8 @@
 //! row       = flags u8 | user, unless it is the one before | item | time u32 | weight f32 | event
 //! ```
 //!
-//! Rows of users who were forgotten become a flag when the record is written again, so positions stay.
+//! Rows of users who were forgotten become a flag when the record is written again, so positions stay; with
+//! it stays the keyed hash of their event, so that a repeat does not bring back what was forgotten.
 
 use super::{Entry, Feature, Offset, Shown, Title};
 
@@ -29,6 +30,8 @@ pub(crate) struct Record {
     pub(crate) head: Head,
     /// Position of the first row, and entry. Where rows are gone, an entry comes in several parts.
     pub(crate) parts: Vec<(u64, Entry)>,
+    /// Hashes of the events of rows that are gone.
+    pub(crate) gone: Vec<u128>,
 }
 
 /// Positions that an entry takes: one for each exposure, one for any other.
@@ -93,11 +96,11 @@ impl Head {
     }
 }
 
-/// Adds an entry. Rows and features that are not kept leave their positions behind.
+/// Adds an entry.
 pub(crate) fn put(out: &mut Vec<u8>, entry: &Entry) {
     match entry {
         Entry::Exposures(rows, offsets) => {
-            put_exposures(out, rows.len(), rows.iter().map(Some), offsets);
+            put_exposures(out, rows, offsets);
         }
         Entry::Titles(titles) => {
             out.push(TITLES);
@@ -123,21 +126,30 @@ pub(crate) fn put(out: &mut Vec<u8>, entry: &Entry) {
     }
 }
 
-/// Adds exposures, `None` for those that are gone.
-pub(crate) fn put_exposures<'a>(
-    out: &mut Vec<u8>,
-    count: usize,
-    rows: impl Iterator<Item = Option<&'a Shown>>,
-    offsets: &[Offset],
-) {
+/// Adds positions whose rows are gone, each with the hash of its event as long as there are any.
+pub(crate) fn put_gone(out: &mut Vec<u8>, count: u64, ids: &mut impl Iterator<Item = u128>) {
+    if count == 0 {
+        return;
+    }
     out.push(EXPOSURES);
-    put_varint(out, count as u64);
+    put_varint(out, count);
+    for _ in 0..count {
+        match ids.next() {
+            Some(id) => {
+                out.push(GONE | EVENT);
+                out.extend_from_slice(&id.to_le_bytes());
+            }
+            None => out.push(GONE),
+        }
+    }
+    put_varint(out, 0);
+}
+
+fn put_exposures(out: &mut Vec<u8>, rows: &[Shown], offsets: &[Offset]) {
+    out.push(EXPOSURES);
+    put_varint(out, rows.len() as u64);
     let mut last: Option<&str> = None;
     for row in rows {
-        let Some(row) = row else {
-            out.push(GONE);
-            continue;
-        };
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let same = last == Some(&*row.user);
         out.push(
@@ -229,12 +241,12 @@ pub(crate) fn says_closed(payload: &[u8]) -> bool {
 pub(crate) fn read(payload: &[u8], first: u64) -> Option<Record> {
     let mut bytes = Bytes(payload);
     let head = Head::take(&mut bytes)?;
-    let mut parts = Vec::new();
+    let (mut parts, mut gone) = (Vec::new(), Vec::new());
     let mut next = first;
     while !bytes.0.is_empty() {
         let entry = match bytes.byte()? {
             EXPOSURES => {
-                next = read_exposures(&mut bytes, next, &mut parts)?;
+                next = read_exposures(&mut bytes, next, &mut parts, &mut gone)?;
                 continue;
             }
             TITLES => Entry::Titles(many(&mut bytes, |b| {
@@ -251,7 +263,7 @@ pub(crate) fn read(payload: &[u8], first: u64) -> Option<Record> {
         parts.push((next, entry));
         next += 1;
     }
-    (next == first.checked_add(head.positions)?).then_some(Record { head, parts })
+    (next == first.checked_add(head.positions)?).then_some(Record { head, parts, gone })
 }
 
 fn many<T>(bytes: &mut Bytes<'_>, one: impl Fn(&mut Bytes<'_>) -> Option<T>) -> Option<Vec<T>> {
@@ -260,14 +272,23 @@ fn many<T>(bytes: &mut Bytes<'_>, one: impl Fn(&mut Bytes<'_>) -> Option<T>) -> 
 }
 
 /// Returns the position after them.
-fn read_exposures(bytes: &mut Bytes<'_>, first: u64, parts: &mut Vec<(u64, Entry)>) -> Option<u64> {
+fn read_exposures(
+    bytes: &mut Bytes<'_>,
+    first: u64,
+    parts: &mut Vec<(u64, Entry)>,
+    gone: &mut Vec<u128>,
+) -> Option<u64> {
     let count = bytes.count()?;
+    let before = parts.len();
     let mut run: Vec<Shown> = Vec::new();
     let mut begun = first;
     let mut user: Option<&str> = None;
     for position in first..first + count as u64 {
         let flags = bytes.byte()?;
         if flags & GONE != 0 {
+            if flags & EVENT != 0 {
+                gone.push(bytes.u128()?);
+            }
             if !run.is_empty() {
                 parts.push((begun, Entry::Exposures(std::mem::take(&mut run), Vec::new())));
             }
@@ -288,10 +309,13 @@ fn read_exposures(bytes: &mut Bytes<'_>, first: u64, parts: &mut Vec<(u64, Entry
     let offsets = many(bytes, |b| {
         Some(Offset { source: b.text()?.into(), partition: b.varint()?.try_into().ok()?, next: b.varint()? })
     })?;
-    if !run.is_empty() || !offsets.is_empty() {
+    if !run.is_empty() {
+        parts.push((begun, Entry::Exposures(run, offsets)));
+    } else if let Some((_, Entry::Exposures(_, last))) = parts[before..].last_mut() {
+        *last = offsets;
+    } else if !offsets.is_empty() {
         // Offsets alone stand where their entry began.
-        let at = if run.is_empty() { first } else { begun };
-        parts.push((at, Entry::Exposures(run, offsets)));
+        parts.push((first, Entry::Exposures(run, offsets)));
     }
     Some(first + (count as u64).max(1))
 }

@@ -169,11 +169,6 @@ impl Recent {
         self.complete_from.load(Ordering::Acquire)
     }
 
-    /// How many exposures are kept.
-    pub(crate) fn len(&self) -> usize {
-        self.users.iter().map(|s| read(s).values().map(|r| r.iter().count()).sum::<usize>()).sum()
-    }
-
     pub(crate) fn add(&self, user: &str, item: &str, time: u32, seq: u64) {
         let row = Row { item: self.items.number(item), time, seq };
         let mut shard = write(self.shard(user));
@@ -222,6 +217,20 @@ impl Recent {
 
     pub(crate) fn incomplete_before(&self, time: u32) {
         self.complete_from.fetch_max(time, Ordering::AcqRel);
+    }
+
+    /// The number of an item that a snapshot has.
+    pub(crate) fn item(&self, name: &str) -> u32 {
+        self.items.number(name)
+    }
+
+    /// Rows of a user that a snapshot has.
+    pub(crate) fn restore(&self, user: &str, more: Vec<Row>) {
+        let mut shard = write(self.shard(user));
+        let rows = Arc::make_mut(shard.entry(user.into()).or_default());
+        rows.newest = more.iter().map(|row| row.seq).fold(rows.newest, u64::max);
+        rows.tail.extend(more);
+        rows.sort();
     }
 
     /// Calls with every item's number and name, each shard as it is at the moment.

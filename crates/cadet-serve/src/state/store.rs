@@ -19,8 +19,9 @@ use super::options::seconds;
 use super::payload;
 use super::queue::{Queue, Waiting};
 use super::segment::Segment;
+use super::tidy::counted;
 use super::writer::Writer;
-use super::{Entry, Receipt, Recent, Refusal, Shown, StoreOptions};
+use super::{Entry, Receipt, Recent, Refusal, StoreOptions};
 
 /// A group of entries went to the disk.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) manifest: Mutex<Manifest>,
     /// The position up to which the log was folded into the model.
     pub(crate) folded: AtomicU64,
+    /// The position of the newest snapshot; held by who writes one.
+    pub(crate) snapshot: Mutex<u64>,
     /// When old exposures were dropped last.
     dropped: Mutex<Option<Instant>>,
 }
@@ -97,7 +100,7 @@ impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Self> {
         let (state, exposures) = (folder.join("state"), folder.join("exposures"));
         let opened = open::open(&state, &exposures, &options)?;
-        let Opened { lock, manifest, memory, segments, file, size, seq, closed, snapshot: _ } = opened;
+        let Opened { lock, manifest, memory, segments, file, size, seq, closed, snapshot } = opened;
         let Some(segment) = segments.last().cloned() else {
             return Err(Error::store(state, "has no log"));
         };
@@ -113,6 +116,7 @@ impl Store {
             segments: RwLock::new(segments),
             manifest: Mutex::new(manifest),
             folded: AtomicU64::new(0),
+            snapshot: Mutex::new(snapshot),
             dropped: Mutex::new(None),
         });
         let writer = Writer {
@@ -124,6 +128,7 @@ impl Store {
             full: false,
             closed,
             record: Vec::new(),
+            snapshot: (snapshot, None),
         };
         let thread = std::thread::Builder::new().name("cadet-log".into()).spawn(|| writer.run());
         let thread = thread.map_err(|e| Error::io(folder, e))?;
@@ -176,7 +181,10 @@ impl Store {
                             .ok_or_else(|| damaged(at, "a record cannot be read"))?;
                         let last = position + record.head.positions - 1;
                         for (first, entry) in record.parts {
-                            self.shared.visit_counted(first, entry, (next, end), visit)?;
+                            let forgotten = read(&self.shared.memory.forgotten);
+                            let parts = counted(first, entry, &forgotten, (next, end));
+                            drop(forgotten);
+                            parts.into_iter().try_for_each(|(first, entry)| visit(first, entry))?;
                         }
                         next = next.max(last + 1);
                     }
@@ -232,23 +240,6 @@ impl Store {
         self.shared.memory.recent.drop_old(folded, now.saturating_sub(seconds(window)));
     }
 
-    /// Closes the open part of the log and writes closed parts to `exposures/` as Parquet. Users who are to be
-    /// forgotten are gone from both afterwards.
-    pub fn compact(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Parts of the log up to a position are needed by no model any more: they may go once repeats in them
-    /// need not be known.
-    pub fn release(&self, _to: u64) -> Result<()> {
-        Ok(())
-    }
-
-    /// Hard links to everything, as of the position that is returned, in a folder.
-    pub fn back_up(&self, _to: &Path) -> Result<u64> {
-        Ok(0)
-    }
-
     /// Writes what waits, closes the log in good order, and takes nothing more.
     pub fn close(&self) -> Result<()> {
         self.shared.queue.close(Refusal::Stopping);
@@ -297,40 +288,5 @@ impl Shared {
         let file = self.options.disk.open(&segment.path).map_err(failed)?;
         let frames = Frames::new(file, self.store, at).map_err(failed)?;
         Ok((segment, frames))
-    }
-
-    /// Calls with the rows of an entry that count and lie between two positions.
-    pub(crate) fn visit_counted(
-        &self,
-        first: u64,
-        entry: Entry,
-        (from, to): (u64, u64),
-        visit: &mut dyn FnMut(u64, Entry) -> Result<()>,
-    ) -> Result<()> {
-        let Entry::Exposures(rows, offsets) = entry else {
-            return if (from..=to).contains(&first) { visit(first, entry) } else { Ok(()) };
-        };
-        let forgotten = read(&self.memory.forgotten);
-        let counts = |seq: u64, row: &Shown| {
-            (from..=to).contains(&seq) && forgotten.get(&row.user).is_none_or(|at| *at < seq)
-        };
-        let kept: Vec<bool> = rows.iter().zip(first..).map(|(row, seq)| counts(seq, row)).collect();
-        drop(forgotten);
-        let mut run: Vec<Shown> = Vec::new();
-        let mut begun = first;
-        for ((row, seq), kept) in rows.into_iter().zip(first..).zip(kept) {
-            if kept {
-                if run.is_empty() {
-                    begun = seq;
-                }
-                run.push(row);
-            } else if !run.is_empty() {
-                visit(begun, Entry::Exposures(std::mem::take(&mut run), Vec::new()))?;
-            }
-        }
-        if !run.is_empty() || (!offsets.is_empty() && (from..=to).contains(&first)) {
-            visit(begun, Entry::Exposures(run, offsets))?;
-        }
-        Ok(())
     }
 }

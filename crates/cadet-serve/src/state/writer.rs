@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cadet::Error;
@@ -49,6 +50,8 @@ pub(crate) struct Writer {
     /// Whether the last thing written says that the log was closed.
     pub(crate) closed: bool,
     pub(crate) record: Vec<u8>,
+    /// The position of the last snapshot that was begun, and who writes it.
+    pub(crate) snapshot: (u64, Option<JoinHandle<()>>),
 }
 
 /// Nobody is left waiting for a writer that panicked.
@@ -108,6 +111,11 @@ impl Writer {
                 Work::Stop => {
                     if !self.closed && self.shared.seq.load(Ordering::Acquire) > 0 {
                         let _ = self.close();
+                    }
+                    self.remember(self.shared.options.snapshot_every / 10);
+                    if let Some(thread) = self.snapshot.1.take() {
+                        // It says itself what went wrong.
+                        let _ = thread.join();
                     }
                     return;
                 }
@@ -230,6 +238,7 @@ impl Writer {
             self.shared.memory.apply_hashed(taken.first, at, &taken.entry, &taken.hashed);
         }
         self.shared.seq.fetch_add(positions, Ordering::AcqRel);
+        self.remember(self.shared.options.snapshot_every);
         if let Some(told) = &self.shared.options.on_commit {
             let rows = parts().map(Taken::rows).sum();
             told(&Commit { entries: parts().count(), rows, bytes, sync });
@@ -302,7 +311,29 @@ impl Writer {
         self.segment = Arc::new(Segment::new(segment::path(&shared.state, first), first));
         (self.zeroed, self.begun) = (HEADER, Instant::now());
         write(&shared.segments).push(Arc::clone(&self.segment));
+        self.remember(shared.options.snapshot_every / 10);
         Ok(())
+    }
+
+    /// Has a snapshot written, beside all else, where the last one lies so many positions back.
+    fn remember(&mut self, every: u64) {
+        let seq = self.shared.seq.load(Ordering::Acquire);
+        if seq - self.snapshot.0 < every.max(1) || self.full {
+            return;
+        }
+        if let Some(thread) = self.snapshot.1.take_if(|thread| thread.is_finished()) {
+            let _ = thread.join();
+        }
+        if self.snapshot.1.is_some() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            if let Err(error) = shared.snapshot() {
+                tracing::warn!("{error}: the next start takes longer");
+            }
+        };
+        self.snapshot = (seq, std::thread::Builder::new().name("cadet-snapshot".into()).spawn(work).ok());
     }
 
     /// Says that the log ends here in good order.

@@ -1,4 +1,8 @@
 //! Whatever becomes of the disk or the process: what was acknowledged is there, once, and what is read is true.
 
 mod basics;
+mod crash;
 mod oracle;
+mod random;
+mod sim;
+mod world;

@@ -85,7 +85,7 @@ pub struct AudienceQuestion<'q> {
 
 /// The first users of an item.
 #[derive(Debug, Clone)]
-pub struct Audience<'a> {
+pub struct AudienceAnswer<'a> {
     /// The item.
     pub item: IdRef<'a>,
     /// How much the model knows about it. Of an empty one everybody is as familiar as anybody else.
@@ -101,7 +101,7 @@ impl Ask {
     ///
     /// # Errors
     /// [`crate::Error::NoAnswer`] where the item is unknown or untrained, or the model found no signal.
-    pub fn audience(&self, item: IdRef<'_>, question: &AudienceQuestion<'_>) -> Result<Audience<'_>> {
+    pub fn audience(&self, item: IdRef<'_>, question: &AudienceQuestion<'_>) -> Result<AudienceAnswer<'_>> {
         let model = self.model();
         refuse_without_signal(model, item)?;
         let index = find_item(model, item)?;
@@ -118,6 +118,6 @@ impl Ask {
             self.first_users(index, &among.users, mode, number)?
         };
         let basis = model.calibrator().basis(index.0);
-        Ok(Audience { item: model.items().name(index.0), standing, basis, rows })
+        Ok(AudienceAnswer { item: model.items().name(index.0), standing, basis, rows })
     }
 }

@@ -32,7 +32,7 @@ mod status;
 mod user;
 mod users;
 
-pub use audience::{Audience, AudienceQuestion, Chosen};
+pub use audience::{AudienceAnswer, AudienceQuestion, Chosen};
 pub use explain::Explained;
 pub use fresh::{Flagged, Fresh};
 pub use ranking::Ranking;

@@ -254,8 +254,8 @@ pub struct Reranked {
 
 /// Memory that reranking goes through, to be used again and again.
 #[derive(Debug)]
-pub struct Workspace {
-    scorer: scorer::Workspace,
+pub struct RerankWorkspace {
+    scorer: scorer::ScorerWorkspace,
     tasks: Vec<TaskId>,
     familiarity: Vec<f32>,
     directions: Vec<f32>,
@@ -263,9 +263,9 @@ pub struct Workspace {
 
 impl Ask {
     /// Memory for [`Ask::rerank_in`].
-    pub fn rerank_workspace(&self) -> Workspace {
+    pub fn rerank_workspace(&self) -> RerankWorkspace {
         let scorer = self.scorer.workspace();
-        Workspace { scorer, tasks: Vec::new(), familiarity: Vec::new(), directions: Vec::new() }
+        RerankWorkspace { scorer, tasks: Vec::new(), familiarity: Vec::new(), directions: Vec::new() }
     }
 
     /// Reranks a list of items with a relevance each.
@@ -288,14 +288,14 @@ impl Ask {
     pub fn rerank_all(&self, requests: &[Request<'_>], config: &RerankConfig) -> Result<Vec<Reranked>> {
         config.check()?;
         let lists = requests.par_iter();
-        let one = |work: &mut Workspace, request| self.rerank_in(work, request, config);
+        let one = |work: &mut RerankWorkspace, request| self.rerank_in(work, request, config);
         lists.map_init(|| self.rerank_workspace(), one).collect()
     }
 
     /// Reranks one list of indices.
     pub fn rerank_in(
         &self,
-        work: &mut Workspace,
+        work: &mut RerankWorkspace,
         request: &Request<'_>,
         config: &RerankConfig,
     ) -> Result<Reranked> {
@@ -351,7 +351,7 @@ impl Ask {
         centre.len()
     }
 
-    fn candidates(&self, work: &mut Workspace, request: &Request<'_>) -> Vec<Candidate> {
+    fn candidates(&self, work: &mut RerankWorkspace, request: &Request<'_>) -> Vec<Candidate> {
         let scored = |t: &TaskId| self.model().standing(*t).is_scored();
         let by = request.user.and_then(|user| self.users().by(user));
         work.tasks.clear();

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ask, Mode, Row, Status, Verdict, find_item};
 use crate::ask::scorer;
+use crate::judge::calibrate::quantile;
 use crate::log::exposures::TaskId;
 use crate::log::ids::{IdRef, Ids};
 use crate::model::Exposure;
@@ -44,12 +45,13 @@ struct Pair<'p> {
 
 /// Memory for [`Ask::score_user_into`]; after the first lists it is large enough for all.
 #[derive(Debug)]
-pub struct Workspace {
-    scorer: scorer::Workspace,
+pub struct ScoreWorkspace {
+    scorer: scorer::ScorerWorkspace,
     tasks: Vec<TaskId>,
     /// Which row each of the tasks stands for.
     rows: Vec<usize>,
     familiarity: Vec<f32>,
+    p_values: Vec<f32>,
 }
 
 impl Ask {
@@ -93,9 +95,9 @@ impl Ask {
     }
 
     /// Memory for [`Ask::score_user_into`], to be used again and again.
-    pub fn workspace(&self) -> Workspace {
+    pub fn workspace(&self) -> ScoreWorkspace {
         let scorer = self.scorer.workspace();
-        Workspace { scorer, tasks: Vec::new(), rows: Vec::new(), familiarity: Vec::new() }
+        ScoreWorkspace { scorer, tasks: vec![], rows: vec![], familiarity: vec![], p_values: vec![] }
     }
 
     /// Adds a row for one user with each of some items, in order: what [`Ask::score`] says. No memory is taken
@@ -103,7 +105,7 @@ impl Ask {
     /// something: what normalises its scores is worked out then.
     pub fn score_user_into<'p>(
         &self,
-        work: &mut Workspace,
+        work: &mut ScoreWorkspace,
         user: IdRef<'p>,
         items: &[IdRef<'p>],
         rows: &mut Vec<Row<'p>>,
@@ -111,7 +113,7 @@ impl Ask {
         let model = self.model();
         let found = self.users().find(user);
         let by = found.and_then(|user| self.users().by(user));
-        let Workspace { scorer, tasks, rows: indices, familiarity } = work;
+        let ScoreWorkspace { scorer, tasks, rows: indices, familiarity, p_values } = work;
         tasks.clear();
         indices.clear();
         for item in items {
@@ -137,8 +139,15 @@ impl Ask {
         }
         let Some(user) = found.filter(|_| !tasks.is_empty()) else { return };
         self.scorer.familiarity_of(scorer, user, tasks, familiarity);
-        for ((task, index), familiarity) in tasks.iter().zip(indices).zip(familiarity) {
-            rows[*index].verdict = Some(Verdict::new(model, *task, *familiarity));
+        p_values.clear();
+        p_values.extend(tasks.iter().zip(&*familiarity).map(|(t, f)| quantile(model.knots(*t), *f)));
+        for (index, (familiarity, quantile)) in indices.iter().zip(familiarity.iter().zip(&*p_values)) {
+            let verdict = Verdict { familiarity: *familiarity, quantile: *quantile, p_value: 0.0 };
+            rows[*index].verdict = Some(verdict);
+        }
+        model.calibrator().p_values(tasks, p_values);
+        for (index, p_value) in indices.iter().zip(p_values) {
+            rows[*index].verdict.iter_mut().for_each(|verdict| verdict.p_value = *p_value);
         }
     }
 

@@ -38,8 +38,8 @@ impl Verdict {
 
 /// Memory that scoring goes through; after the first questions it is large enough for all.
 #[derive(Debug)]
-pub struct Workspace {
-    net: crate::learn::scores::Workspace,
+pub struct ScorerWorkspace {
+    net: crate::learn::scores::NetWorkspace,
     /// Features of users, and of users for pairs they have seen.
     rows: Vec<f32>,
     pairs: Vec<f32>,
@@ -85,9 +85,9 @@ impl Scorer {
     }
 
     /// Memory to score with, to be used again and again.
-    pub fn workspace(&self) -> Workspace {
+    pub fn workspace(&self) -> ScorerWorkspace {
         let ratio = self.model().ratio();
-        Workspace {
+        ScorerWorkspace {
             net: ratio.workspace(),
             rows: Vec::new(),
             pairs: Vec::new(),
@@ -124,7 +124,7 @@ impl Scorer {
     /// If a user's index is out of range.
     pub fn verdicts_into(
         &self,
-        work: &mut Workspace,
+        work: &mut ScorerWorkspace,
         task: TaskId,
         users: &[u32],
         out: &mut Vec<Verdict>,
@@ -152,7 +152,7 @@ impl Scorer {
         out
     }
 
-    fn familiarity_into(&self, work: &mut Workspace, task: TaskId, users: &[u32], out: &mut Vec<f32>) {
+    fn familiarity_into(&self, work: &mut ScorerWorkspace, task: TaskId, users: &[u32], out: &mut Vec<f32>) {
         /// Users scored together: what they bring to the net fits a core's own cache.
         const BLOCK: usize = 1024;
         let ratio = self.model().ratio();
@@ -172,7 +172,7 @@ impl Scorer {
                 ratio.familiarity_in(&mut work.net, task, &work.halves, out);
             }
         }
-        let Workspace { indices, pairs, .. } = work;
+        let ScorerWorkspace { indices, pairs, .. } = work;
         // A user may be asked about twice: then each of the two rows is corrected on its own.
         if users.is_sorted_by(|a, b| a < b) {
             self.users.rows_without(task, users, indices, pairs);
@@ -191,8 +191,14 @@ impl Scorer {
     }
 
     /// Puts the scores of rows that were made for pairs where they belong.
-    fn replace(&self, work: &mut Workspace, task: TaskId, user: impl Fn(usize) -> u32, out: &mut [f32]) {
-        let Workspace { net, pairs, pair_halves, indices, found, .. } = work;
+    fn replace(
+        &self,
+        work: &mut ScorerWorkspace,
+        task: TaskId,
+        user: impl Fn(usize) -> u32,
+        out: &mut [f32],
+    ) {
+        let ScorerWorkspace { net, pairs, pair_halves, indices, found, .. } = work;
         if indices.is_empty() {
             return;
         }
@@ -211,7 +217,13 @@ impl Scorer {
     ///
     /// # Panics
     /// If an index is out of range.
-    pub fn familiarity_of(&self, work: &mut Workspace, user: u32, tasks: &[TaskId], out: &mut Vec<f32>) {
+    pub fn familiarity_of(
+        &self,
+        work: &mut ScorerWorkspace,
+        user: u32,
+        tasks: &[TaskId],
+        out: &mut Vec<f32>,
+    ) {
         let ratio = self.model().ratio();
         self.users.halves_into(&[user], &mut work.rows, &mut work.halves);
         ratio.familiarity_of(&mut work.net, &work.halves, tasks.iter().copied(), out);

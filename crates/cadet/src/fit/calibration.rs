@@ -15,7 +15,7 @@ use crate::log::instances::Instances;
 use crate::log::split::{Part, Views};
 use crate::model::Model;
 use crate::rng::{Purpose, Rng};
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 
 /// Members of audiences that p-values are worked out for; beyond it, fewer per item.
 const MOST_MEMBERS: usize = 10_000_000;
@@ -101,7 +101,7 @@ pub(super) fn calibrate(
     let sample = Instances::new(model.parts.features.width(), rows)?;
     Ok(model.changed(|parts| {
         Arc::make_mut(&mut parts.manifest).p_values = p_values;
-        parts.knots = Rows::new(SHARES.len(), &knots);
+        parts.knots = SharedRows::new(SHARES.len(), &knots);
         parts.calibrator = calibrator;
         parts.reference = Arc::new((sample, sums));
     }))

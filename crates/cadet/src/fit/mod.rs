@@ -18,7 +18,7 @@ use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
 use crate::log::split::{self, SplitRule};
 use crate::model::{DataInfo, FORMAT, LogSums, Manifest, Model, Parts, TrainInfo, VERSION, no_knots};
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 use crate::settings::Settings;
 use crate::{Error, Result};
 use calibration::calibrate;
@@ -184,8 +184,8 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         trained: Arc::new(trained),
         seen: exposures.into(),
         trained_masses: Arc::new(masses),
-        features: Rows::new(width, features.values()),
-        mass: (!mass.is_empty()).then(|| Rows::new(1, &mass)),
+        features: SharedRows::new(width, features.values()),
+        mass: (!mass.is_empty()).then(|| SharedRows::new(1, &mass)),
         log_sums: settings.adds_up().then(|| LogSums::from(log_sums)),
         standard: Arc::new(standard),
         factors: factors.map(Arc::new),
@@ -247,8 +247,8 @@ fn refit(model: Model, given: Option<&Instances>, watch: &mut dyn Observe) -> Re
     let Study { views, standard, factors, trained, .. } = study;
     let refitted = model.changed(|parts| {
         Arc::make_mut(&mut parts.manifest).refitted = true;
-        parts.features = Rows::new(serving.features.width(), serving.features.values());
-        parts.mass = (!serving.mass.is_empty()).then(|| Rows::new(1, &serving.mass));
+        parts.features = SharedRows::new(serving.features.width(), serving.features.values());
+        parts.mass = (!serving.mass.is_empty()).then(|| SharedRows::new(1, &serving.mass));
         parts.log_sums = again.adds_up().then(|| LogSums::from(serving.log_sums));
         (parts.ratio, parts.pre) = (nets.ratio, nets.pre.map(Arc::new));
         (parts.standard, parts.factors) = (Arc::new(standard), factors.map(Arc::new));

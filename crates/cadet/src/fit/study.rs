@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Aside, Observe, Stage};
-use crate::judge::baselines::{Course, Rivals};
+use crate::judge::baselines::{Rivalry, Rivals};
 use crate::judge::evaluate::{Estimate, Evaluation, HeldOut, HeldOutPairs, Limits, evaluate, measurable};
 use crate::judge::verdict::Baseline;
 use crate::learn::contrastive::Contrastive;
@@ -392,7 +392,7 @@ impl Study {
         let metrics = evaluate(&scores, &test, &self.trained, base, limits, seed)?;
         let factors = self.factors.as_ref();
         let rivals = Rivals { train: &self.views.train, x: &self.x, shown: test.shown, factors };
-        let course = Course { valid: &valid, test: &test, measured: &self.trained, base, limits, seed };
+        let course = Rivalry { valid: &valid, test: &test, measured: &self.trained, base, limits, seed };
         Ok((Some(metrics), rivals.measure(&course, watch)?))
     }
 

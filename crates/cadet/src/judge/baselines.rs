@@ -28,7 +28,7 @@ pub struct Rivals<'a> {
 
 /// Where and how baselines are measured.
 #[derive(Debug, Clone, Copy)]
-pub struct Course<'a> {
+pub struct Rivalry<'a> {
     /// Users that scales are fitted on.
     pub valid: &'a HeldOut<'a>,
     /// Users to measure on.
@@ -45,7 +45,7 @@ pub struct Course<'a> {
 
 impl Rivals<'_> {
     /// Measures all of them, unless it is stopped.
-    pub fn measure(&self, course: &Course<'_>, watch: &mut dyn Watch) -> Result<Vec<Baseline>> {
+    pub fn measure(&self, course: &Rivalry<'_>, watch: &mut dyn Watch) -> Result<Vec<Baseline>> {
         let mut found = Vec::new();
         go_on(watch)?;
         match (self.factors, self.shown) {
@@ -99,7 +99,7 @@ impl Rivals<'_> {
     }
 }
 
-impl Course<'_> {
+impl Rivalry<'_> {
     /// Measures one way; with `scaled`, its scores become log odds by a slope fitted on validation users.
     fn run(&self, name: &str, scores: &Scores<'_>, scaled: bool) -> Result<Baseline> {
         let scale = if scaled { self.scale(scores)? } else { None };

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernels::prefetch;
+use crate::log::exposures::TaskId;
 use crate::rng::{Purpose, Rng};
 use crate::{Error, Result};
 
@@ -50,9 +52,14 @@ pub fn knots(sorted: &[f32]) -> [f32; SHARES.len()] {
 /// The share of the population below `score`, between two knots in proportion. A list of another length than
 /// [`SHARES`] is a whole sample of the population: models of the first version have one.
 pub fn quantile(knots: &[f32], score: f32) -> f32 {
-    let below = knots.partition_point(|k| *k < score);
-    let ties = knots.get(below).is_some_and(|k| *k <= score);
-    let equal_end = if ties { knots.partition_point(|k| *k <= score) } else { below };
+    let (below, equal_end) = match <&[f32; SHARES.len()]>::try_from(knots) {
+        // As many as these are counted faster than they are searched.
+        Ok(knots) => {
+            let count = |is: fn(f32, f32) -> bool| knots.iter().map(|k| usize::from(is(*k, score))).sum();
+            (count(|k, score| k < score), count(|k, score| k <= score))
+        }
+        Err(_) => (knots.partition_point(|k| *k < score), knots.partition_point(|k| *k <= score)),
+    };
     if knots.len() != SHARES.len() {
         return within_sample(knots, below, equal_end, score);
     }
@@ -287,8 +294,8 @@ impl Calibrator {
 
     /// How many members an item's p-values rest on.
     pub fn member_count(&self, task: u32) -> usize {
-        let (_, samples, _, row) = self.row_of(task);
-        samples.row(row).len()
+        let (_, _, guide, row) = self.row_of(task);
+        guide.len(row)
     }
 
     /// The smallest p-value that an item can have.
@@ -298,33 +305,57 @@ impl Calibrator {
 
     /// The row that an item's p-values rest on, and what stands for.
     fn row_of(&self, task: u32) -> (Basis, &Samples, &Guide, usize) {
-        let (Members { own, pooled, .. }, guides) = (&*self.members, &*self.guides);
-        let (task, group) = (task as usize, self.group[task as usize] as usize);
-        if task < own.ends.len() && own.row(task).len() >= ENOUGH {
-            (Basis::Own, own, &guides.own, task)
-        } else if pooled.row(group).len() >= ENOUGH {
-            (Basis::Similar, pooled, &guides.pooled, group)
+        let (members, guides, task) = (&*self.members, &*self.guides, task as usize);
+        if guides.own.rows.get(task).is_some_and(|row| row.len as usize >= ENOUGH) {
+            return (Basis::Own, &members.own, &guides.own, task);
+        }
+        let group = self.group[task] as usize;
+        if guides.pooled.len(group) >= ENOUGH {
+            (Basis::Similar, &members.pooled, &guides.pooled, group)
         } else {
-            (Basis::All, pooled, &guides.pooled, pooled.ends.len() - 1)
+            (Basis::All, &members.pooled, &guides.pooled, guides.pooled.rows.len() - 1)
         }
     }
 
     /// (1 + members with a quantile as low or lower) / (1 + members).
     fn rank(&self, task: u32, quantile: f32) -> f32 {
         let (_, samples, guide, row) = self.row_of(task);
-        (guide.as_low(samples, row, quantile) + 1) as f32 / (samples.row(row).len() + 1) as f32
+        guide.search(samples, row, quantile).share(quantile)
     }
 
     /// The chance that a member of the item's audience has this quantile or a lower one:
     /// (1 + held-out members of its class with a rank as low or lower) / (1 + held-out members).
     pub fn p_value(&self, task: u32, quantile: f32) -> f32 {
-        let rank = self.rank(task, quantile);
+        let mut number = [quantile];
+        self.p_values(&[TaskId(task)], &mut number);
+        number[0]
+    }
+
+    /// What [`Calibrator::p_value`] says of quantiles of many items, in their place. The numbers of different
+    /// items lie far apart in memory, so they are fetched for some items at a time.
+    pub(crate) fn p_values(&self, tasks: &[TaskId], quantiles: &mut [f32]) {
+        const AT_ONCE: usize = 16;
         let Members { held_out, class, .. } = &*self.members;
-        // Items that came later are ranked among those of all sizes.
-        let Some(last) = held_out.ends.len().checked_sub(1) else { return rank };
-        let class = class.get(task as usize).map_or(last, |c| *c as usize);
-        let as_low = self.guides.held_out.as_low(held_out, class, rank);
-        (as_low + 1) as f32 / (held_out.row(class).len() + 1) as f32
+        let last = self.guides.held_out.rows.len().checked_sub(1);
+        let mut searches: [Option<Search<'_>>; AT_ONCE] = [None; AT_ONCE];
+        for (tasks, numbers) in tasks.chunks(AT_ONCE).zip(quantiles.chunks_mut(AT_ONCE)) {
+            for ((search, task), quantile) in searches.iter_mut().zip(tasks).zip(&*numbers) {
+                let (_, samples, guide, row) = self.row_of(task.0);
+                *search = Some(guide.search(samples, row, *quantile));
+            }
+            for (number, search) in numbers.iter_mut().zip(searches.iter().flatten()) {
+                *number = search.share(*number);
+            }
+            let Some(last) = last else { continue };
+            for ((search, task), rank) in searches.iter_mut().zip(tasks).zip(&*numbers) {
+                // Items that came later are ranked among those of all sizes.
+                let class = class.get(task.0 as usize).map_or(last, |c| *c as usize);
+                *search = Some(self.guides.held_out.search(held_out, class, *rank));
+            }
+            for (number, search) in numbers.iter_mut().zip(searches.iter().flatten()) {
+                *number = search.share(*number);
+            }
+        }
     }
 }
 
@@ -332,9 +363,19 @@ impl Calibrator {
 /// a few numbers left to look at, which lie together.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Guide {
-    /// Where each row's steps begin.
-    rows: Vec<u64>,
+    rows: Vec<GuideRow>,
     starts: Vec<u32>,
+}
+
+/// All that a search needs to know of a row, in one piece of memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct GuideRow {
+    /// Where its numbers are, and how many.
+    first: u64,
+    len: u32,
+    /// How many steps it has, and where their starts are.
+    steps: u32,
+    starts: u64,
 }
 
 impl Guide {
@@ -342,26 +383,66 @@ impl Guide {
     const EACH: usize = 8;
 
     fn of(samples: &Samples) -> Self {
-        let mut guide = Self { rows: vec![0], starts: Vec::new() };
+        let mut guide = Self::default();
+        let mut first = 0;
         for row in (0..samples.ends.len()).map(|row| samples.row(row)) {
             let steps = row.len() / Self::EACH + 1;
+            let starts = guide.starts.len() as u64;
+            guide.rows.push(GuideRow { first, len: row.len() as u32, steps: steps as u32, starts });
             let begins = |step| row.partition_point(|v| Self::step(*v, steps) < step) as u32;
             guide.starts.extend((0..=steps).map(begins));
-            guide.rows.push(guide.starts.len() as u64);
+            first += row.len() as u64;
         }
         guide
+    }
+
+    /// How many numbers a row has.
+    fn len(&self, row: usize) -> usize {
+        self.rows[row].len as usize
     }
 
     fn step(value: f32, steps: usize) -> usize {
         ((value * steps as f32) as usize).min(steps - 1)
     }
 
-    /// How many numbers of a row are as low as `value` or lower.
-    fn as_low(&self, samples: &Samples, row: usize, value: f32) -> usize {
-        let starts = &self.starts[self.rows[row] as usize..self.rows[row + 1] as usize];
-        let step = Self::step(value, starts.len() - 1);
-        let (start, end) = (starts[step] as usize, starts[step + 1] as usize);
-        start + samples.row(row)[start..end].partition_point(|v| *v <= value)
+    /// Where to look for `value` in a row: what is left to look at is on its way from memory.
+    fn search<'a>(&self, samples: &'a Samples, row: usize, value: f32) -> Search<'a> {
+        let GuideRow { first, len, steps, starts } = self.rows[row];
+        let step = starts as usize + Self::step(value, steps as usize);
+        let (start, end) = (self.starts[step] as usize, self.starts[step + 1] as usize);
+        let left = &samples.values[first as usize + start..first as usize + end];
+        prefetch(&left[..left.len().min(Search::FEW)]);
+        Search { left, below: start, of: len as usize }
+    }
+}
+
+/// A search in a sorted row, most of it done.
+#[derive(Debug, Clone, Copy)]
+struct Search<'a> {
+    /// The numbers left to look at.
+    left: &'a [f32],
+    /// How many come before them.
+    below: usize,
+    /// How many the row has.
+    of: usize,
+}
+
+impl Search<'_> {
+    const FEW: usize = 32;
+
+    /// How many numbers of the row are as low as `value` or lower.
+    fn as_low(&self, value: f32) -> usize {
+        // Few numbers are counted faster than they are searched.
+        let found = match self.left.len() {
+            0..Self::FEW => self.left.iter().filter(|v| **v <= value).count(),
+            _ => self.left.partition_point(|v| *v <= value),
+        };
+        self.below + found
+    }
+
+    /// (1 + numbers as low or lower) / (1 + numbers).
+    fn share(&self, value: f32) -> f32 {
+        (self.as_low(value) + 1) as f32 / (self.of + 1) as f32
     }
 }
 
@@ -425,7 +506,11 @@ mod tests {
         for row in 0..samples.ends.len() {
             for value in values.iter().copied().chain([f32::NEG_INFINITY, f32::INFINITY]) {
                 let expected = samples.row(row).partition_point(|v| *v <= value);
-                assert_eq!(guide.as_low(&samples, row, value), expected, "{value} in row {row}");
+                assert_eq!(
+                    guide.search(&samples, row, value).as_low(value),
+                    expected,
+                    "{value} in row {row}"
+                );
             }
         }
     }

@@ -61,11 +61,11 @@ impl Adam {
 impl Adam {
     /// Moves single rows of `table` against their gradients; `moments` keeps both moments of a row side by
     /// side. A row that gets no gradient is left alone, its moments too.
-    pub fn update_rows(self, kernel: Kernel, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>) {
+    pub fn update_rows(self, kernel: Kernel, table: &mut [f32], moments: &mut [f32], rows: GradientRows<'_>) {
         let adam = self;
         dispatch!(
             kernel,
-            fn(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>),
+            fn(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: GradientRows<'_>),
             update_rows
         );
     }
@@ -176,7 +176,7 @@ fn catch_up_rows<V: Simd, const R: usize>(
 
 /// Rows of a table and their gradients: `gradients[i]` belongs to row `tasks[i]`, for each i of `places`.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
+pub struct GradientRows<'a> {
     /// The places that count.
     pub places: &'a [u32],
     /// Rows of the table.
@@ -191,7 +191,12 @@ pub struct Rows<'a> {
 const AHEAD: usize = 12;
 
 #[inline(always)]
-fn update_rows<V: Simd, const R: usize>(adam: Adam, table: &mut [f32], moments: &mut [f32], rows: Rows<'_>) {
+fn update_rows<V: Simd, const R: usize>(
+    adam: Adam,
+    table: &mut [f32],
+    moments: &mut [f32],
+    rows: GradientRows<'_>,
+) {
     let stride = rows.stride;
     for (n, i) in rows.places.iter().enumerate() {
         // Another thread may have worked out the gradients: they come from its cache.

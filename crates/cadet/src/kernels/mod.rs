@@ -21,7 +21,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
-pub use adam::{Adam, AdamConfig, Coasting, Late, Rows, add_to, catch_up};
+pub use adam::{Adam, AdamConfig, Coasting, GradientRows, Late, add_to, catch_up};
 pub use floats::Floats;
 pub use fused::{Features, Pairs, Scratch, add_products};
 pub use mlp::{Matrix, Mlp, Output, Shape, padded};

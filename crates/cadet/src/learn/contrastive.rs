@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::kernels::{Adam, AdamConfig, Coasting, Floats, Late, Pairs, Rows, Scratch, add_to};
+use crate::kernels::{Adam, AdamConfig, Coasting, Floats, GradientRows, Late, Pairs, Scratch, add_to};
 use crate::learn::estimator::{Estimator, Idle, Rates, Tensor};
-use crate::learn::moments::{Moments, RowMoments};
+use crate::learn::moments::{AdamMoments, RowMoments};
 use crate::learn::net::Net;
 use crate::learn::offsets::Offsets;
 use crate::learn::sampler::Batch;
@@ -33,7 +33,7 @@ pub struct Contrastive {
     /// What rows have to catch up with.
     coasting: Coasting,
     steps: u64,
-    of_net: Moments,
+    of_net: AdamMoments,
     of_rows: RowMoments,
     /// What the net does not have to learn.
     offsets: Option<Arc<Offsets>>,
@@ -71,7 +71,7 @@ impl Contrastive {
     pub fn new(net: Net, seed: u64) -> Self {
         Self {
             seed,
-            of_net: Moments::zeros(net.mlp.theta().len()),
+            of_net: AdamMoments::zeros(net.mlp.theta().len()),
             of_rows: RowMoments::zeros(net.task_count(), net.mlp.shape().task_stride()),
             offsets: None,
             work: Work { met: vec![Met::default(); net.task_count()], ..Work::default() },
@@ -180,7 +180,8 @@ impl Contrastive {
                     sums.iter_mut().zip(&rest[..stride]).for_each(|(sum, value)| *sum += value);
                 }
             }
-            let rows = Rows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
+            let rows =
+                GradientRows { places: distinct, tasks: &batch.tasks, gradients: task_gradient, stride };
             of_rows.step(kernel, for_tasks, table, rows);
         };
         let mut jobs: Vec<&mut (dyn FnMut() + Send)> = Vec::with_capacity(2);

@@ -22,7 +22,7 @@ pub trait Course {
     }
 
     /// Looks at how training stands after an epoch that was not interrupted.
-    fn report(&mut self, _standing: &Standing) -> Result<()> {
+    fn report(&mut self, _standing: &Epochs) -> Result<()> {
         Ok(())
     }
 
@@ -37,14 +37,14 @@ pub trait Course {
 
 /// Where training stands.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Standing {
+pub struct Epochs {
     /// What the model was worth after each epoch.
     pub worth: Vec<Option<f64>>,
     /// The best epoch, counted from 1; 0 before the first.
     pub best: usize,
 }
 
-impl Standing {
+impl Epochs {
     /// After epochs of this worth.
     pub fn after(worth: Vec<Option<f64>>) -> Self {
         let best = best(&worth);
@@ -84,7 +84,7 @@ pub enum End {
 
 /// Goes on from where training stands until it had so many epochs, or `patience` of them without a better one
 /// (0: for ever), and leaves the model at its best.
-pub fn run(course: &mut impl Course, epochs: usize, patience: usize, standing: &mut Standing) -> Result<End> {
+pub fn run(course: &mut impl Course, epochs: usize, patience: usize, standing: &mut Epochs) -> Result<End> {
     let batches = course.batches();
     let mut end = End::Finished;
     while standing.epochs() < epochs {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn told(worth: &[f64], patience: usize, stop_in: Option<usize>) -> Result<(End, usize, usize)> {
-        let (mut told, mut standing) = (Told { worth, stop_in, model: 0, kept: 0 }, Standing::default());
+        let (mut told, mut standing) = (Told { worth, stop_in, model: 0, kept: 0 }, Epochs::default());
         let end = run(&mut told, worth.len(), patience, &mut standing)?;
         Ok((end, standing.best, told.model))
     }

@@ -110,7 +110,7 @@ fn shape(config: &RatioConfig, features: usize) -> Shape {
 }
 
 /// A pre-embedding model, whatever net is in it: heads that are linear in a trunk `h(x)`.
-pub trait PreEmbedding {
+pub trait LinearHeads {
     /// Numbers per row of the trunk.
     fn width(&self) -> usize;
 
@@ -121,7 +121,7 @@ pub trait PreEmbedding {
     fn heads(&self) -> Vec<f32>;
 }
 
-impl PreEmbedding for Heads {
+impl LinearHeads for Heads {
     fn width(&self) -> usize {
         self.width()
     }

@@ -2,19 +2,19 @@
 //! without it.
 
 use crate::Result;
-use crate::kernels::{Adam, Floats, Kernel, Late, Rows, catch_up};
+use crate::kernels::{Adam, Floats, GradientRows, Kernel, Late, catch_up};
 use crate::learn::estimator::{Tensor, take};
 
 /// Of a block of numbers that all move in every step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moments {
+pub struct AdamMoments {
     /// Mean of the gradients.
     pub m: Vec<f32>,
     /// Mean of their squares.
     pub v: Vec<f32>,
 }
 
-impl Moments {
+impl AdamMoments {
     /// Before the first step.
     pub fn zeros(len: usize) -> Self {
         Self { m: vec![0.0; len], v: vec![0.0; len] }
@@ -33,7 +33,7 @@ impl Moments {
         [tensor("m", &self.m), tensor("v", &self.v)]
     }
 
-    /// Puts back what [`Moments::saved`] gave.
+    /// Puts back what [`AdamMoments::saved`] gave.
     pub(crate) fn restore(&mut self, name: &str, tensors: &mut Vec<Tensor>) -> Result<()> {
         let shape = [1, self.m.len()];
         let mut moment = |suffix| take(tensors, &format!("{name}.{suffix}"), &shape);
@@ -57,7 +57,7 @@ impl RowMoments {
     }
 
     /// Moves some rows of the table against their gradients. The others rest, and their moments too.
-    pub fn step(&mut self, kernel: Kernel, adam: Adam, table: &mut [f32], rows: Rows<'_>) {
+    pub fn step(&mut self, kernel: Kernel, adam: Adam, table: &mut [f32], rows: GradientRows<'_>) {
         adam.update_rows(kernel, table, &mut self.both, rows);
     }
 

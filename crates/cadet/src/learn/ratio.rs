@@ -12,7 +12,7 @@ use crate::learn::contrastive::Contrastive;
 use crate::learn::estimator::Tensor;
 use crate::learn::net::Net;
 use crate::learn::tasks::TaskEmbeddings;
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 use crate::{Error, Result};
 
 /// The sizes of the net. [`RatioConfig::paper`] is the appendix's table.
@@ -38,7 +38,7 @@ pub struct Ratio {
     kernel: Kernel,
     mlp: Arc<Mlp>,
     /// A padded row for each task.
-    tasks: Rows<f32>,
+    tasks: SharedRows<f32>,
     products: Products,
 }
 
@@ -48,13 +48,13 @@ pub struct Ratio {
 #[derive(Debug, Clone, Default)]
 pub struct Products {
     axes: usize,
-    rows: Rows<f32>,
+    rows: SharedRows<f32>,
 }
 
 impl Products {
     /// Rows of so many numbers.
     pub fn new(axes: usize, rows: &[f32]) -> Self {
-        let mut products = Self { axes, rows: Rows::new(axes.next_multiple_of(16), &[]) };
+        let mut products = Self { axes, rows: SharedRows::new(axes.next_multiple_of(16), &[]) };
         products.extend(rows);
         products
     }
@@ -121,7 +121,7 @@ impl Ratio {
     fn new(net: Net, products: Products) -> Self {
         let Net { kernel, mlp, table } = net;
         let stride = mlp.shape().task_stride();
-        Self { kernel, mlp: Arc::new(mlp), tasks: Rows::new(stride, &table), products }
+        Self { kernel, mlp: Arc::new(mlp), tasks: SharedRows::new(stride, &table), products }
     }
 
     fn into_net(self) -> (Net, Products) {

@@ -26,7 +26,7 @@ pub struct Halves {
 
 /// Memory that scoring goes through, to be used again and again.
 #[derive(Debug)]
-pub struct Workspace {
+pub struct NetWorkspace {
     scratch: Scratch,
     /// What one task, or some, bring to the first layer.
     halves: Vec<f32>,
@@ -121,9 +121,9 @@ impl Ratio {
     }
 
     /// Memory to score with.
-    pub fn workspace(&self) -> Workspace {
+    pub fn workspace(&self) -> NetWorkspace {
         let scratch = self.mlp().scratch();
-        Workspace { scratch, halves: Vec::new(), embeddings: Vec::new(), axes: Vec::new() }
+        NetWorkspace { scratch, halves: Vec::new(), embeddings: Vec::new(), axes: Vec::new() }
     }
 
     /// The familiarity of each of these instances with a task.
@@ -135,7 +135,7 @@ impl Ratio {
     }
 
     /// [`Ratio::familiarity`] in memory that is used again and again.
-    pub fn familiarity_in(&self, work: &mut Workspace, task: TaskId, halves: &Halves, out: &mut [f32]) {
+    pub fn familiarity_in(&self, work: &mut NetWorkspace, task: TaskId, halves: &Halves, out: &mut [f32]) {
         let (net, kernel, row) = (self.mlp(), self.kernel(), self.task(task.0));
         net.task_halves(kernel, row, &mut work.halves);
         net.responses(kernel, &halves.rows, &work.halves, row, &mut work.scratch, out);
@@ -151,14 +151,14 @@ impl Ratio {
     /// If a task is not one of the net's, or there is not one instance.
     pub fn familiarity_of(
         &self,
-        work: &mut Workspace,
+        work: &mut NetWorkspace,
         instance: &Halves,
         tasks: impl IntoIterator<Item = TaskId>,
         out: &mut Vec<f32>,
     ) {
         assert_eq!(instance.len(), 1);
         let (net, kernel) = (self.mlp(), self.kernel());
-        let Workspace { scratch, halves, embeddings, axes } = work;
+        let NetWorkspace { scratch, halves, embeddings, axes } = work;
         embeddings.clear();
         axes.clear();
         for task in tasks {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 pub use crate::learn::epochs::End;
-use crate::learn::epochs::{self, Course, Standing};
+use crate::learn::epochs::{self, Course, Epochs};
 pub use crate::learn::estimator::Idle;
 use crate::learn::estimator::{Estimator, Rates, Tensor};
 use crate::learn::sampler::{Batch, Sampler};
@@ -303,7 +303,7 @@ impl Training<'_> {
         let none = History { epochs: vec![], best: 0, positives: 0, seconds: 0.0, end: End::Finished };
         let progress = resume.unwrap_or(Progress { history: none, best: None });
         let worth = progress.history.epochs.iter().map(|e| config.select.worth(e.valid)).collect();
-        let mut standing = Standing::after(worth);
+        let mut standing = Epochs::after(worth);
         let batches = self.sampler.len().div_ceil(config.batch).max(1);
         let ahead = (DRAWN_PAIRS / config.batch).clamp(1, DRAWN_BATCHES).min(batches);
         let mut run = Run {
@@ -395,7 +395,7 @@ impl Course for Run<'_> {
         Ok(config.select.worth(valid))
     }
 
-    fn report(&mut self, standing: &Standing) -> Result<()> {
+    fn report(&mut self, standing: &Epochs) -> Result<()> {
         self.progress.history.best = standing.best;
         if standing.best == standing.epochs() {
             self.progress.best = None;

@@ -67,14 +67,14 @@ pub struct Built {
     /// The log; with [`LogOptions::cut`], before the cut.
     pub log: Log,
     /// With [`LogOptions::cut`], what came from the cut on.
-    pub future: Option<Future>,
+    pub future: Option<FutureLog>,
     /// What became of the rows.
     pub tally: Tally,
 }
 
 /// Who was shown what after a log ends. Users and items are numbered as in the log.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Future {
+pub struct FutureLog {
     /// Who was shown what.
     pub exposures: Exposures,
     /// When the future begins, in seconds since 1970.
@@ -376,7 +376,7 @@ impl LogBuilder {
                 Cut::Share(share) => events.time_at(share),
             };
             let exposures = events.split_off_from(from).build(tasks, instances)?;
-            future = Some(Future { exposures, from });
+            future = Some(FutureLog { exposures, from });
         }
         let latest = events.latest();
         if let Some(half_life) = options.half_life {

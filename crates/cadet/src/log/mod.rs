@@ -8,7 +8,7 @@ pub mod ids;
 pub mod instances;
 pub mod split;
 
-pub use builder::{Built, Cut, Future, IdSlice, LogBuilder, LogOptions, Rows, Tally, is_weight};
+pub use builder::{Built, Cut, FutureLog, IdSlice, LogBuilder, LogOptions, Rows, Tally, is_weight};
 pub use events::{Events, event_number};
 pub use exposures::{Exposures, ExposuresBuilder, InstanceId, TaskId};
 pub use ids::{IdRef, Ids, Names};

@@ -80,7 +80,7 @@ pub(crate) fn name_hash(name: IdRef<'_>) -> u64 {
 
 /// Exposures sorted by what they are used for.
 #[derive(Debug, Clone)]
-pub struct Parts {
+pub struct SplitLog {
     /// The part of every instance.
     pub of: Vec<Part>,
     /// Trained on.
@@ -94,7 +94,7 @@ pub struct Parts {
     pub shown: Option<Exposures>,
 }
 
-impl Parts {
+impl SplitLog {
     /// Splits a log. With `hide`, held-out instances show half of their exposures and are measured on the
     /// rest: otherwise features learned from the exposures would give the answer away.
     pub fn split(exposures: &Exposures, users: &Names, items: &Names, rule: &SplitRule, hide: bool) -> Self {
@@ -240,7 +240,7 @@ mod tests {
         let all = builder.build(37, 211).unwrap();
         let (users, items) = (Names::Int((0..211).collect()), Names::Int((0..37).collect()));
         let rule = SplitRule::new(0.2, 0.2, 3).unwrap();
-        let parts = Parts::split(&all, &users, &items, &rule, true);
+        let parts = SplitLog::split(&all, &users, &items, &rule, true);
         let shown = parts.shown.as_ref().unwrap();
         assert_eq!(shown.len() + parts.valid.len() + parts.test.len(), all.len());
         for (task, audience) in parts.test.audiences() {
@@ -249,7 +249,7 @@ mod tests {
                 assert_eq!(shown.audience(task).times_seen(*user), 0);
             }
         }
-        let open = Parts::split(&all, &users, &items, &rule, false);
+        let open = SplitLog::split(&all, &users, &items, &rule, false);
         assert_eq!(open.train.len() + open.valid.len() + open.test.len(), all.len());
         assert_eq!(
             parts.members(Part::Train).len()

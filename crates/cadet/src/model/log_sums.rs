@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Parts;
 use crate::learn::normalise::{self, Describe, power};
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 
 /// `log Σ m·e^f` of each user. That of a user who has just arrived, or saw something, is worked out when it
 /// is first asked for: it costs a score for every item.
 #[derive(Debug, Clone)]
-pub(crate) struct LogSums(Rows<Cell>);
+pub(crate) struct LogSums(SharedRows<Cell>);
 
 /// A number, or NaN as long as it is not known. Whoever works it out comes to the same.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Cell {
 impl From<Vec<f32>> for LogSums {
     fn from(sums: Vec<f32>) -> Self {
         let cells: Vec<Cell> = sums.into_iter().map(Cell::new).collect();
-        Self(Rows::new(1, &cells))
+        Self(SharedRows::new(1, &cells))
     }
 }
 

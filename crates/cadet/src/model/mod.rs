@@ -32,7 +32,7 @@ use crate::learn::ratio::Ratio;
 use crate::log::events::Events;
 use crate::log::exposures::TaskId;
 use crate::log::instances::Instances;
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 use crate::{Error, Result};
 
 /// What a manifest calls its format.
@@ -72,9 +72,9 @@ pub(crate) struct Parts {
     /// What each item weighed in training.
     pub(crate) trained_masses: Arc<Vec<f64>>,
     /// The users' features, ready for the net; learned ones come from all that a user saw.
-    pub(crate) features: Rows<f32>,
+    pub(crate) features: SharedRows<f32>,
     /// How many exposures each user's learned features rest on; `None` where features are given.
-    pub(crate) mass: Option<Rows<f32>>,
+    pub(crate) mass: Option<SharedRows<f32>>,
     /// What is taken off each user's scores; `None` where scores are taken as they are.
     pub(crate) log_sums: Option<LogSums>,
     /// What brings raw features to the net.
@@ -88,7 +88,7 @@ pub(crate) struct Parts {
     /// A sample of the population, ready for the net, and what is taken off its scores.
     pub(crate) reference: Arc<(Instances, Vec<f32>)>,
     /// Familiarity of the population with each item at [`SHARES`].
-    pub(crate) knots: Rows<f32>,
+    pub(crate) knots: SharedRows<f32>,
     /// Turns quantiles into p-values.
     pub(crate) calibrator: Calibrator,
     /// What the pre-embedding model said about the audiences of items that were not trained and that arrivals
@@ -138,7 +138,7 @@ impl Model {
         let (users, items) = (parts.users.len(), parts.items.len());
         let sizes = [
             ("users with features", users, parts.features.len()),
-            ("users with a mass", users, parts.mass.as_ref().map_or(users, Rows::len)),
+            ("users with a mass", users, parts.mass.as_ref().map_or(users, SharedRows::len)),
             ("users with a sum of scores", users, parts.log_sums.as_ref().map_or(users, LogSums::len)),
             ("items with exposures", items, parts.seen.item_count()),
             ("items with an embedding", items, parts.ratio.task_count()),
@@ -416,6 +416,6 @@ impl PreEmbedding {
 }
 
 /// Knots of every item at [`SHARES`], none yet.
-pub(crate) fn no_knots(items: usize) -> Rows<f32> {
-    Rows::new(SHARES.len(), &vec![0.0; items * SHARES.len()])
+pub(crate) fn no_knots(items: usize) -> SharedRows<f32> {
+    SharedRows::new(SHARES.len(), &vec![0.0; items * SHARES.len()])
 }

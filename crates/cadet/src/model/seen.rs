@@ -11,7 +11,7 @@ use imbl::OrdMap;
 use crate::Result;
 pub use crate::log::exposures::Exposure;
 use crate::log::exposures::{Audience, Exposures, TaskId};
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 
 /// Who saw what.
 #[derive(Debug, Clone)]
@@ -23,8 +23,8 @@ pub struct Seen {
     of_items: OrdMap<(u32, u32), Exposure>,
     of_users: OrdMap<(u32, u32), Exposure>,
     /// Different users of each item, and the weight of its exposures.
-    sizes: Rows<u32>,
-    masses: Rows<f64>,
+    sizes: SharedRows<u32>,
+    masses: SharedRows<f64>,
     /// Whether all weights are whole numbers: then sums of them are exact in any order.
     whole: bool,
     users: usize,
@@ -38,8 +38,8 @@ impl From<Exposures> for Seen {
         // Nothing adds up to -0, which + 0 makes 0.
         let masses: Vec<f64> = (0..log.task_count() as u32).map(|t| log.mass(TaskId(t)) + 0.0).collect();
         Self {
-            sizes: Rows::new(1, &sizes),
-            masses: Rows::new(1, &masses),
+            sizes: SharedRows::new(1, &sizes),
+            masses: SharedRows::new(1, &masses),
             whole: log.weights().is_none(),
             users: log.instance_count(),
             pairs: log.len(),

@@ -20,7 +20,7 @@ use crate::log::exposures::{Exposures, TaskId};
 use crate::log::ids::Ids;
 use crate::log::instances::Instances;
 use crate::model::{Fixed, ItemState, LogSums, Manifest, Model, Parts, PreEmbedding};
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 use crate::{Error, Result};
 
 /// Reads the manifest alone, after checking that it is one.
@@ -150,7 +150,7 @@ pub fn load(folder: &Path) -> Result<Model> {
             let all: Vec<TaskId> = (0..items.len() as u32).map(TaskId).collect();
             let mut rows = ratio.matrix(&all, &halves);
             rows.par_chunks_mut(reference.len()).for_each(|row| row.sort_unstable_by(f32::total_cmp));
-            Rows::new(reference.len(), &rows)
+            SharedRows::new(reference.len(), &rows)
         }
     };
     let group = file.list("calibration.group", Dtype::U32)?;
@@ -173,7 +173,7 @@ pub fn load(folder: &Path) -> Result<Model> {
         seen: exposures.into(),
         trained_masses: Arc::new(masses),
         features,
-        mass: (!mass.is_empty()).then(|| Rows::new(1, &mass)),
+        mass: (!mass.is_empty()).then(|| SharedRows::new(1, &mass)),
         log_sums: (!log_sums.is_empty()).then(|| LogSums::from(log_sums)),
         standard: Arc::new(standard),
         factors: factors.map(Arc::new),

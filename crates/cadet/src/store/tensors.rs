@@ -14,7 +14,7 @@ use crate::digest::hex;
 use crate::judge::calibrate::Samples;
 use crate::learn::estimator::Tensor;
 use crate::log::ids::Names;
-use crate::rows::Rows;
+use crate::rows::SharedRows;
 use crate::{Error, Result};
 
 /// Writes a file and makes sure that it is on the disk.
@@ -124,7 +124,7 @@ impl Opened {
     }
 
     /// A matrix for a model to keep: block after block, so that it is there once.
-    pub(super) fn shared_rows(&self, name: &str) -> Result<([usize; 2], Rows<f32>)> {
+    pub(super) fn shared_rows(&self, name: &str) -> Result<([usize; 2], SharedRows<f32>)> {
         let tensors = self.tensors()?;
         let view = tensors.tensor(name).map_err(|_| self.error(format!("has no tensor {name:?}")))?;
         let (&[count, columns], Dtype::F32) = (view.shape(), view.dtype()) else {
@@ -134,8 +134,8 @@ impl Opened {
         if columns == 0 {
             return Err(self.error(format!("{name:?} has no columns")));
         }
-        let mut rows = Rows::new(columns, &[]);
-        for block in view.data().chunks(Rows::<f32>::BLOCK * columns * size_of::<f32>()) {
+        let mut rows = SharedRows::new(columns, &[]);
+        for block in view.data().chunks(SharedRows::<f32>::BLOCK * columns * size_of::<f32>()) {
             let values: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(block);
             self.check_finite(name, &values)?;
             rows.extend(&values);

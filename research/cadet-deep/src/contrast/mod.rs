@@ -13,7 +13,7 @@ mod loss;
 
 use cadet::internals::{Adam, AdamConfig};
 use cadet::learn::estimator::{Estimator, Rates, Tensor};
-use cadet::learn::heads::{PreEmbedding, audience_sums};
+use cadet::learn::heads::{LinearHeads, audience_sums};
 use cadet::learn::sampler::Batch;
 use cadet::learn::tasks::TaskEmbeddings;
 use cadet::learn::workers::Workers;
@@ -332,7 +332,7 @@ impl Estimator for Contrast {
 
 /// Both nets describe tasks by what they say of their audiences: the pre-embedding model by its seed tasks, a
 /// trained ratio by all tasks.
-impl PreEmbedding for Contrast {
+impl LinearHeads for Contrast {
     fn width(&self) -> usize {
         self.width()
     }

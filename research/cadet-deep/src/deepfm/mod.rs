@@ -10,8 +10,8 @@
 
 mod clicks;
 
-use cadet::internals::{Adam, AdamConfig, Moments};
-use cadet::learn::epochs::{self, Course, Standing};
+use cadet::internals::{Adam, AdamConfig, AdamMoments};
+use cadet::learn::epochs::{self, Course, Epochs};
 use cadet::rng::{Purpose, Rng};
 use cadet::{Error, Instances, Kernel, Result, metrics};
 
@@ -104,7 +104,7 @@ pub struct DeepFm {
 struct Bias {
     value: [f32; 1],
     gradient: [f32; 1],
-    moments: Moments,
+    moments: AdamMoments,
 }
 
 /// How training went.
@@ -149,7 +149,7 @@ impl DeepFm {
             work: Work::default(),
             best: None,
         };
-        let mut standing = Standing::default();
+        let mut standing = Epochs::default();
         // A worse epoch ends it where no patience is asked for.
         epochs::run(&mut course, config.epochs, config.patience.max(1), &mut standing)?;
         let valid_auc = standing.worth.iter().map(|auc| auc.unwrap_or(f64::NAN)).collect();
@@ -183,7 +183,7 @@ impl DeepFm {
         let mut start: Vec<f32> = (0..rows * (config.width + 1)).map(|_| 0.01 * rng.normal()).collect();
         start.chunks_exact_mut(config.width + 1).for_each(|row| row[config.width] = 0.0);
         let table = RowTable::new(config.width + 1, &start);
-        let bias = Bias { value: [0.0], gradient: [0.0], moments: Moments::zeros(1) };
+        let bias = Bias { value: [0.0], gradient: [0.0], moments: AdamMoments::zeros(1) };
         let mut inputs = fields.len() * config.width;
         let mut layers = Vec::new();
         for width in config.hidden.iter().copied().chain([1]) {

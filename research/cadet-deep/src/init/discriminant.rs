@@ -5,7 +5,7 @@
 //! memorised their own few instances do not decide.
 
 use cadet::internals::map_eigenvalues;
-use cadet::learn::heads::{PreEmbedding, audience_sums};
+use cadet::learn::heads::{LinearHeads, audience_sums};
 use cadet::learn::init::Initialiser;
 use cadet::learn::init::project::Descriptions;
 use cadet::learn::tasks::TaskEmbeddings;
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 #[derive(Clone, Copy)]
 pub struct Discriminant<'a> {
     /// The pre-embedding model.
-    pub heads: &'a dyn PreEmbedding,
+    pub heads: &'a dyn LinearHeads,
     /// The instances that answer.
     pub x: &'a Instances,
 }
@@ -94,7 +94,7 @@ mod tests {
     /// A trunk that hands on its rows of two numbers, with a head for each.
     struct Given;
 
-    impl PreEmbedding for Given {
+    impl LinearHeads for Given {
         fn width(&self) -> usize {
             2
         }

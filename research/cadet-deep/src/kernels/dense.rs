@@ -1,6 +1,6 @@
 //! Fully connected layers over plain rows, for models whose inputs are trained too.
 
-use cadet::internals::{Adam, Consecutive, Floats, Moments, Simd, Then, add_outer, padded, rows_times};
+use cadet::internals::{Adam, AdamMoments, Consecutive, Floats, Simd, Then, add_outer, padded, rows_times};
 use cadet::rng::Rng;
 use cadet::{Kernel, dispatch};
 
@@ -16,7 +16,7 @@ pub struct Dense {
     pub theta: Floats,
     /// What the last [`Dense::backward`] added up, laid out like `theta`.
     pub gradient: Floats,
-    moments: Moments,
+    moments: AdamMoments,
     transposed: Floats,
 }
 
@@ -33,7 +33,7 @@ impl Dense {
             inputs: rows,
             width: columns,
             gradient: Floats::zeros(theta.len()),
-            moments: Moments::zeros(theta.len()),
+            moments: AdamMoments::zeros(theta.len()),
             theta,
             transposed: Floats::zeros(rows * columns),
         };

@@ -22,7 +22,7 @@ pub use quality::{LinkPrediction, Recommendation, link_prediction, recommendatio
 
 use serde::{Deserialize, Serialize};
 
-use cadet::learn::epochs::{self, Standing};
+use cadet::learn::epochs::{self, Epochs};
 use cadet::log::exposures::Exposures;
 use cadet::{Error, Result};
 use joint::{Course, Learner, Phase};
@@ -123,7 +123,7 @@ impl KtupConfig {
             (Phase::TransH, self.transh_epochs),
             (Phase::Joint, self.joint_epochs),
         ] {
-            epochs::run(&mut Course::new(&mut learner, phase), epochs, 0, &mut Standing::default())?;
+            epochs::run(&mut Course::new(&mut learner, phase), epochs, 0, &mut Epochs::default())?;
         }
         Ok(learner.finish())
     }

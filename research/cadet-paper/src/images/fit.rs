@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cadet::learn::estimator::Estimator;
 use cadet::learn::features::mixture::{Covariance, MixtureConfig, Moments};
-use cadet::learn::heads::{PreEmbedding, audience_sums};
+use cadet::learn::heads::{LinearHeads, audience_sums};
 use cadet::learn::init::Initialiser;
 use cadet::learn::init::learned::{Learned, SeedChoice, choose_seeds};
 use cadet::learn::init::project::Descriptions;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cadet::judge::evaluate::{ItemAuc, Label, LabelRule, Scores, Ties, exposure_aucs, label_auc};
-use cadet::log::split::{Part, Parts, SplitRule, exposed_tasks, tasks_with_at_least};
+use cadet::log::split::{Part, SplitLog, SplitRule, exposed_tasks, tasks_with_at_least};
 use cadet::metrics::Summary;
 use cadet::{Exposures, TaskId};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub(crate) enum On {
 pub(crate) struct Split {
     pub number: u64,
     pub rule: SplitRule,
-    pub parts: Parts,
+    pub parts: SplitLog,
     /// Whom figures are measured on.
     pub on: On,
     /// Those users, ascending.
@@ -40,7 +40,7 @@ impl Split {
     pub fn new(study: &Study, number: u64, on: On) -> Result<Self> {
         let kept = tasks_with_at_least(&study.exposures, LEAST[0]);
         let rule = SplitRule::new(VALID, TEST, number)?;
-        let parts = Parts::split(&kept, study.users.names(), study.items.names(), &rule, true);
+        let parts = SplitLog::split(&kept, study.users.names(), study.items.names(), &rule, true);
         let trained = parts.train.audiences().map(|(_, a)| !a.instances.is_empty()).collect();
         let measured = parts.members(if on == On::Test { Part::Test } else { Part::Valid });
         Ok(Self { number, rule, on, measured, parts, trained })

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Initialiser;
 use super::project::{Descriptions, Projection};
 use crate::learn::groups::groups;
-use crate::learn::heads::{PreEmbedding, audience_sums};
+use crate::learn::heads::{LinearHeads, audience_sums};
 use crate::learn::tasks::TaskEmbeddings;
 use crate::log::exposures::{Exposures, TaskId};
 use crate::log::instances::Instances;
@@ -82,7 +82,7 @@ fn spread_out(tasks: &[TaskId], count: usize, exposures: &Exposures, x: &Instanc
 #[derive(Clone, Copy)]
 pub struct Learned<'a> {
     /// The pre-embedding model.
-    pub heads: &'a dyn PreEmbedding,
+    pub heads: &'a dyn LinearHeads,
     /// The instances that answer.
     pub x: &'a Instances,
 }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::Exposures;
 use super::counts::Counts;
-use super::deal::{BUCKET_BITS, BUCKETS, Key, Keys, Layout, Part};
+use super::deal::{BUCKET_BITS, BUCKETS, DealtPart, Key, Keys, Layout};
 use crate::{Error, Result};
 
 /// Collects exposures in any order.
@@ -20,7 +20,7 @@ use crate::{Error, Result};
 pub struct ExposuresBuilder {
     /// Events that wait for others to be dealt out with.
     open: Chunk,
-    parts: Vec<Part>,
+    parts: Vec<DealtPart>,
 }
 
 /// Some events in the order they came in.
@@ -51,7 +51,7 @@ impl ExposuresBuilder {
 
     /// How many events were added.
     pub fn len(&self) -> usize {
-        self.open.keys.len() + self.parts.iter().map(Part::len).sum::<usize>()
+        self.open.keys.len() + self.parts.iter().map(DealtPart::len).sum::<usize>()
     }
 
     /// Whether none was added.
@@ -103,7 +103,7 @@ impl ExposuresBuilder {
         }
         let parts = keys.par_chunks(PART).enumerate().map(|(i, keys)| {
             let here = i * PART..i * PART + keys.len();
-            Part::new(keys, weights.map(|w| &w[here.clone()]), times.map(|t| &t[here]))
+            DealtPart::new(keys, weights.map(|w| &w[here.clone()]), times.map(|t| &t[here]))
         });
         self.parts.par_extend(parts);
         Ok(())
@@ -120,7 +120,7 @@ impl ExposuresBuilder {
     fn deal(&mut self) {
         let Chunk { keys, weights, times } = &mut self.open;
         if !keys.is_empty() {
-            self.parts.push(Part::new(keys, weights.as_deref(), times.as_deref()));
+            self.parts.push(DealtPart::new(keys, weights.as_deref(), times.as_deref()));
         }
         keys.clear();
         (*weights, *times) = (None, None);
@@ -136,7 +136,7 @@ impl ExposuresBuilder {
     /// later, or nobody knows when, keeps its weight.
     pub fn decay(&mut self, half_life: f64, now: u32) {
         self.deal();
-        for Part { weights, times, .. } in &mut self.parts {
+        for DealtPart { weights, times, .. } in &mut self.parts {
             let Some(times) = times else { continue };
             let weights = weights.get_or_insert_with(|| vec![1.0; times.len()]);
             for (weight, time) in weights.iter_mut().zip(times).filter(|(_, time)| **time != 0) {
@@ -218,7 +218,7 @@ impl Chunk {
 trait Extra: Copy + Default + Send + Sync {
     const WEIGHTED: bool;
     const TIMED: bool;
-    fn of(part: &Part, event: usize) -> Self;
+    fn of(part: &DealtPart, event: usize) -> Self;
     fn weight(self) -> f32;
     fn time(self) -> u32;
 }
@@ -226,7 +226,7 @@ trait Extra: Copy + Default + Send + Sync {
 impl Extra for () {
     const WEIGHTED: bool = false;
     const TIMED: bool = false;
-    fn of(_: &Part, _: usize) -> Self {}
+    fn of(_: &DealtPart, _: usize) -> Self {}
     fn weight(self) -> f32 {
         1.0
     }
@@ -238,7 +238,7 @@ impl Extra for () {
 impl Extra for u32 {
     const WEIGHTED: bool = false;
     const TIMED: bool = true;
-    fn of(part: &Part, event: usize) -> Self {
+    fn of(part: &DealtPart, event: usize) -> Self {
         part.time(event)
     }
     fn weight(self) -> f32 {
@@ -252,7 +252,7 @@ impl Extra for u32 {
 impl Extra for (f32, u32) {
     const WEIGHTED: bool = true;
     const TIMED: bool = true;
-    fn of(part: &Part, event: usize) -> Self {
+    fn of(part: &DealtPart, event: usize) -> Self {
         (part.weight(event), part.time(event))
     }
     fn weight(self) -> f32 {
@@ -263,7 +263,7 @@ impl Extra for (f32, u32) {
     }
 }
 
-fn sort<E: Extra>(parts: Vec<Part>, tasks: usize, instances: usize) -> Result<Exposures> {
+fn sort<E: Extra>(parts: Vec<DealtPart>, tasks: usize, instances: usize) -> Result<Exposures> {
     let largest = parts.iter().map(|part| part.largest);
     let largest = largest.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
     let check = |what, expected: usize, number: u32| match (number as usize) < expected {
@@ -283,7 +283,7 @@ fn sort<E: Extra>(parts: Vec<Part>, tasks: usize, instances: usize) -> Result<Ex
     join(buckets, tasks, instances)
 }
 
-fn sort_buckets<K: Key, E: Extra>(parts: &[Part], layout: Layout) -> Vec<Bucket> {
+fn sort_buckets<K: Key, E: Extra>(parts: &[DealtPart], layout: Layout) -> Vec<Bucket> {
     let buckets = (0..BUCKETS).into_par_iter().map_init(Scratch::<K, E>::default, |scratch, b| {
         Bucket::new(scratch.sort(parts, b, layout), b as u32, layout)
     });
@@ -301,7 +301,7 @@ struct Scratch<K, E> {
 
 impl<K: Key, E: Extra> Scratch<K, E> {
     /// Sorts the events of a bucket by digits, the lowest first.
-    fn sort(&mut self, parts: &[Part], bucket: usize, layout: Layout) -> &[(K, E)] {
+    fn sort(&mut self, parts: &[DealtPart], bucket: usize, layout: Layout) -> &[(K, E)] {
         self.events.clear();
         self.events.reserve(parts.iter().map(|part| part.range(bucket).len()).sum());
         for part in parts {

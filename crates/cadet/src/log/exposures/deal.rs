@@ -68,7 +68,7 @@ pub(super) enum Keys {
 
 /// Some events, ordered by bucket.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct DealtPart {
     pub keys: Keys,
     pub layout: Layout,
     /// Where each bucket starts, and where the last ends.
@@ -86,7 +86,7 @@ fn bucket(event: u64) -> usize {
     (event >> 32) as usize & (BUCKETS - 1)
 }
 
-impl Part {
+impl DealtPart {
     pub fn new(events: &[u64], weights: Option<&[f32]>, times: Option<&[u32]>) -> Self {
         let mut starts = vec![0u32; BUCKETS + 1];
         let (mut task, mut instance) = (0, 0);

@@ -1,0 +1,115 @@
+//! Entries at random, and stores with small files, so that much happens early.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use cadet_serve::state::{Entry, Feature, Offset, Room, StoreOptions, Title};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use crate::oracle::{Oracle, shown};
+use crate::sim::SimDisk;
+
+/// Numbers that look random and are the same each time.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+
+    /// Few users, items and events, so that they come again.
+    pub fn entry(&mut self) -> Entry {
+        let user = |dice: &mut Self| format!("u{}", dice.below(5));
+        let item = |dice: &mut Self| format!("i{}", dice.below(4));
+        match self.below(12) {
+            0 => {
+                let title = ["", "one", "two"][self.below(3) as usize].into();
+                Entry::Titles(vec![Title { item: item(self).into(), title, link: "".into() }])
+            }
+            1 => {
+                let values = (0..3).map(|i| i as f32).collect();
+                Entry::Features(vec![Feature { user: user(self).into(), values }])
+            }
+            2 => Entry::Forget(user(self).into()),
+            n => {
+                let rows = (0..self.below(6)).map(|_| {
+                    let event = (self.below(3) > 0).then(|| format!("e{}", self.below(200)));
+                    let mut row = shown(&user(self), &item(self), self.below(100) as u32, event.as_deref());
+                    row.weight = [1.0, 0.25][self.below(2) as usize];
+                    row
+                });
+                let rows = rows.collect();
+                let next = self.below(1000);
+                let offset = Offset { source: "clicks".into(), partition: self.below(3) as u32, next };
+                Entry::Exposures(rows, if n == 3 { vec![offset] } else { Vec::new() })
+            }
+        }
+    }
+}
+
+/// Small files on a disk in memory.
+pub fn small(disk: &SimDisk) -> StoreOptions {
+    StoreOptions {
+        segment_bytes: 2048,
+        zeroed_ahead: 512,
+        snapshot_every: u64::MAX,
+        room: Room { share: 0.0, bytes: 0, again: 0.0 },
+        window: Duration::from_secs(u32::MAX.into()),
+        disk: Arc::new(disk.clone()),
+        ..StoreOptions::default()
+    }
+}
+
+/// A row of a Parquet file: user, item, time, weight, event.
+pub type TableRow = (String, String, Option<i64>, u32, Option<String>);
+
+/// The rows of a Parquet file.
+pub fn table(bytes: Vec<u8>) -> Vec<TableRow> {
+    use arrow_array::{Array, Float32Array, Int64Array, StringArray};
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap().build().unwrap();
+    let mut rows = Vec::new();
+    for batch in reader {
+        let batch = batch.unwrap();
+        let text =
+            |name: &str| batch.column_by_name(name).unwrap().as_any().downcast_ref::<StringArray>().unwrap();
+        let times = batch.column_by_name("timestamp").unwrap().as_any().downcast_ref::<Int64Array>().unwrap();
+        let weights =
+            batch.column_by_name("weight").unwrap().as_any().downcast_ref::<Float32Array>().unwrap();
+        for i in 0..batch.num_rows() {
+            let events = text("event_id");
+            rows.push((
+                text("user_id").value(i).to_owned(),
+                text("item_id").value(i).to_owned(),
+                times.is_valid(i).then(|| times.value(i)),
+                weights.value(i).to_bits(),
+                events.is_valid(i).then(|| events.value(i).to_owned()),
+            ));
+        }
+    }
+    rows
+}
+
+/// Whether the Parquet files of a disk have just the exposures that count.
+pub fn check_tables(disk: &SimDisk, oracle: &Oracle, what: &str) {
+    let files = disk.names().into_iter().filter(|path| path.extension().is_some_and(|e| e == "parquet"));
+    let found: Vec<TableRow> = files.flat_map(|path| table(disk.content(&path))).collect();
+    let expected: Vec<TableRow> = oracle
+        .rows
+        .values()
+        .map(|row| {
+            let time = (row.time > 0).then_some(row.time.into());
+            (
+                row.user.to_string(),
+                row.item.to_string(),
+                time,
+                row.weight.to_bits(),
+                row.event.as_ref().map(|e| e.to_string()),
+            )
+        })
+        .collect();
+    assert_eq!(found, expected, "{what}: Parquet files");
+}
