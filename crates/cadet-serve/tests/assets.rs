@@ -24,7 +24,8 @@ fn files_are_small() {
 #[test]
 fn nothing_comes_from_elsewhere() {
     // Names of kinds of markup look like addresses and are none.
-    let names = ["http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML", "http://www.w3.org/1999/xhtml"];
+    let names =
+        ["http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML", "http://www.w3.org/1999/xhtml"];
     for file in Assets::get().files.iter().chain([&Assets::get().index]) {
         let mut text = String::from_utf8(file.plain.to_vec()).unwrap();
         for name in names {
@@ -53,10 +54,15 @@ fn nothing_is_there_that_the_policy_forbids() {
     assert!(!index.contains("<style") && !index.contains(" style="), "inline style");
     assert!(!index.contains("javascript:") && !index.contains(" on"), "inline script");
     for script in index.split("<script").skip(1) {
-        assert!(script.contains("src=\"assets/") && script.contains("></script>"), "inline script: {script:.60}");
+        assert!(
+            script.contains("src=\"assets/") && script.contains("></script>"),
+            "inline script: {script:.60}"
+        );
     }
     for (name, text) in own_scripts() {
-        for word in [" style=", "<style", "innerHTML", "insertAdjacentHTML", "outerHTML", "setAttribute('style'"] {
+        for word in
+            [" style=", "<style", "innerHTML", "insertAdjacentHTML", "outerHTML", "setAttribute('style'"]
+        {
             assert!(!text.contains(word), "{name}: {word}");
         }
         // Keys live in a cookie that no script can read.
@@ -81,7 +87,9 @@ fn what_the_page_names_is_there() {
         let text = String::from_utf8(file.plain.to_vec()).unwrap();
         let here = file.name.split('/').next().unwrap();
         for import in text.split("from'").chain(text.split("from '")).chain(text.split("from\"")).skip(1) {
-            let Some(path) = import.split(['\'', '"']).next().filter(|p| p.ends_with(".js")) else { continue };
+            let Some(path) = import.split(['\'', '"']).next().filter(|p| p.ends_with(".js")) else {
+                continue;
+            };
             let target = match path.strip_prefix("../") {
                 Some(rest) => rest.to_owned(),
                 None => format!("{here}/{}", path.trim_start_matches("./")),

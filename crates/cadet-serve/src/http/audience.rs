@@ -21,7 +21,7 @@ use super::listing::MOST_STREAMED;
 use super::members::{Filter, Members, WireMember};
 use super::problem::Problem;
 use super::table::{self, Format, Pieces};
-use super::wire::{Id, List, MOST_ROWS, Name, Problems, Span};
+use super::wire::{Id, List, MOST_ROWS, Name, Span};
 use super::{cursor, known};
 use crate::service::Service;
 use crate::serving::Serving;
@@ -169,10 +169,10 @@ impl AudienceRequest {
             (String = "application/x-ndjson"),
             (String = "text/csv"),
         )),
-        (status = 404, description = "The item is not known or not trained, or the model has no signal",
-            body = Problem),
-        (status = 410, description = "The cursor belongs to a model that answers no more", body = Problem),
-        Problems,
+        (status = 404, description = "`unknown_item`, `untrained_item`, `no_signal`", body = Problem),
+        (status = 410, description = "`cursor_expired`", body = Problem),
+        (status = 422, description = "`invalid`, `too_many_rows`", body = Problem),
+        (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
 pub async fn audience(

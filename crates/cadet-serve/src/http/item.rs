@@ -17,7 +17,7 @@ use super::known;
 use super::problem::Problem;
 use super::query::Query;
 use super::table::{self, Format};
-use super::wire::{Id, Name, Problems};
+use super::wire::{Id, Name};
 use crate::service::Service;
 use crate::serving::Serving;
 
@@ -62,8 +62,8 @@ pub struct ItemAnswer<'a> {
     exposures: u64,
     /// Share of the exposures that were repeats, `1 - users / exposures`; null where there is none.
     saturation: Option<f64>,
-    /// Share of the population with a familiarity below 0: to whom it is fresh. Null where it cannot be
-    /// scored.
+    /// Share of the population with a familiarity below 0: to whom it is fresh. The population is that of
+    /// `quantile`, where users count as the model was trained to count them. Null where it cannot be scored.
     fresh_share: Option<f32>,
     /// When it was seen last, in seconds since 1970.
     last_seen: Option<u32>,
@@ -93,7 +93,7 @@ pub struct Histogram {
     /// Members of the audience that were counted: all of them, or 4,096 spread evenly over them. Each is judged
     /// without its own exposure.
     exposed: usize,
-    /// Users of the population that were counted, likewise.
+    /// Users that were counted, likewise: each counts once here.
     population: usize,
     /// The bins, in order.
     bins: Vec<Bin>,
@@ -130,8 +130,9 @@ pub struct Day {
     params(ItemQuery),
     responses(
         (status = 200, description = "What is known of the item", body = ItemAnswer<'static>),
-        (status = 404, description = "The item is not known", body = Problem),
-        Problems,
+        (status = 404, description = "`unknown_item`", body = Problem),
+        (status = 422, description = "`invalid`", body = Problem),
+        (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
 pub async fn item(State(app): State<App>, Query(query): Query<ItemQuery>) -> Result<Response, Problem> {
@@ -140,7 +141,7 @@ pub async fn item(State(app): State<App>, Query(query): Query<ItemQuery>) -> Res
         let serving = Arc::clone(&serving);
         app.compute(move |app: &Service| body(app, &serving, &query.id)).await??
     };
-    Ok(table::tagged(&serving, Format::Json, body))
+    Ok(table::answer(&serving, Format::Json, body))
 }
 
 fn body(app: &Service, serving: &Arc<Serving>, id: &Id) -> Result<Vec<u8>, Problem> {

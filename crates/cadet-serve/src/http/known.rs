@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use cadet::ask::{Status, Workspace, rerank};
+use cadet::ask::{ScoreWorkspace, Status, rerank};
 use cadet::model::Model;
 use cadet::{Error, IdRef, TaskId};
 
@@ -98,9 +98,9 @@ pub struct Workspaces {
     /// It keeps the place of the model in memory from being used for another.
     serving: Weak<Serving>,
     /// For scores.
-    pub score: Workspace,
+    pub score: ScoreWorkspace,
     /// For lists.
-    pub rerank: rerank::Workspace,
+    pub rerank: rerank::RerankWorkspace,
 }
 
 thread_local! {

@@ -10,7 +10,9 @@ pub mod cursor;
 pub mod derived;
 pub mod document;
 mod errors;
+pub mod explain;
 pub mod exposures;
+pub mod fresh;
 pub mod guard;
 pub mod hall;
 pub mod health;
@@ -34,6 +36,7 @@ pub mod score;
 pub mod scrape;
 pub mod server;
 pub mod session;
+pub mod similar;
 pub mod status;
 pub mod surface;
 pub mod table;
@@ -82,6 +85,9 @@ pub fn api() -> OpenApiRouter<Surface> {
         .routes(routes!(item::item))
         .routes(routes!(items::items))
         .routes(routes!(users::users))
+        .routes(routes!(fresh::fresh))
+        .routes(routes!(similar::similar))
+        .routes(routes!(explain::explain))
         .routes(routes!(exposures::add))
         .routes(routes!(catalogue::put_items))
         .routes(routes!(catalogue::put_users, catalogue::forget))

@@ -18,7 +18,7 @@ use super::known::{self, with_workspaces};
 use super::problem::{Code, Problem};
 use super::reranked::{self, Counting, Outcome, WireList, Written};
 use super::table::{self, Format};
-use super::wire::{Caller, Id, List, MOST_ROWS, Problems, SHORT, Span, now, too_many};
+use super::wire::{Caller, Id, List, MOST_ROWS, SHORT, Span, now, too_many};
 use crate::service::Service;
 use crate::serving::Serving;
 use crate::state::{Entry, Receipt, Shown};
@@ -155,8 +155,9 @@ impl RerankRequest {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes `write_back` count once")),
     responses(
         (status = 200, description = "The lists in their new order", body = RerankAnswer<'static>),
-        (status = 429, description = "Too many exposures wait to be written", body = Problem),
-        Problems,
+        (status = 422, description = "`invalid`, `too_many_rows`", body = Problem),
+        (status = 429, description = "`queue_full`", body = Problem),
+        (status = 503, description = "`loading`, `overloaded`, `disk_full`, `storage_failed`, `stopping`", body = Problem),
     ),
 )]
 pub async fn rerank(

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cadet::ask::Status;
-use cadet::ask::rerank::{By, Candidate, Place, Request, RerankConfig, Reranked, Workspace, list_key};
+use cadet::ask::rerank::{By, Candidate, Place, Request, RerankConfig, RerankWorkspace, Reranked, list_key};
 use cadet::metrics::lists::{fresh_share, repeat_rate};
 use cadet::{IdRef, TaskId};
 use serde::Serialize;
@@ -125,7 +125,11 @@ pub struct Outcome<'r> {
 
 impl Counting<'_> {
     /// Reranks a list.
-    pub fn rerank<'r>(&self, work: &mut Workspace, list: &'r RerankList) -> Result<Outcome<'r>, Problem> {
+    pub fn rerank<'r>(
+        &self,
+        work: &mut RerankWorkspace,
+        list: &'r RerankList,
+    ) -> Result<Outcome<'r>, Problem> {
         let Counting { app, serving, config, from, excluded } = *self;
         let model = serving.model();
         let asked = list.items.all("/lists")?;

@@ -14,7 +14,7 @@ use super::body::Body;
 use super::known::{self, with_workspaces};
 use super::problem::Problem;
 use super::table::{self, Format};
-use super::wire::{Id, List, Problems, SHORT, WireRow};
+use super::wire::{Id, List, SHORT, WireRow};
 use crate::service::Service;
 use crate::serving::Serving;
 
@@ -92,7 +92,8 @@ impl ScoreRequest {
             (String = "application/x-ndjson"),
             (String = "text/csv"),
         )),
-        Problems,
+        (status = 422, description = "`invalid`, `too_many_rows`", body = Problem),
+        (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
 pub async fn score(

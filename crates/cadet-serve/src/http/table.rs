@@ -193,11 +193,23 @@ pub fn list<L: Line>(out: &mut Vec<u8>, lines: impl Iterator<Item = L>) {
 
 /// Rows as a whole answer: as JSON the fields of an object, with the rows as the last of them.
 pub fn whole<L: Line>(format: Format, head: &impl Serialize, lines: impl Iterator<Item = L>) -> Vec<u8> {
+    whole_as("rows", format, head, lines)
+}
+
+/// The same with another name for the list.
+pub fn whole_as<L: Line>(
+    name: &str,
+    format: Format,
+    head: &impl Serialize,
+    lines: impl Iterator<Item = L>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + 192 * lines.size_hint().0);
     if format == Format::Json {
         json(&mut out, head);
         out.pop();
-        out.extend_from_slice(b",\"rows\":");
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
         list(&mut out, lines);
         out.push(b'}');
     } else {
@@ -214,15 +226,6 @@ pub fn answer(serving: &Serving, format: Format, body: impl Into<Body>) -> Respo
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.name()));
     if let Ok(version) = HeaderValue::from_str(&serving.version) {
         headers.insert(HeaderName::from_static("cadet-model"), version);
-    }
-    response
-}
-
-/// The answer to a GET, which may be kept until another model answers.
-pub fn tagged(serving: &Serving, format: Format, body: impl Into<Body>) -> Response {
-    let mut response = answer(serving, format, body);
-    if let Ok(tag) = HeaderValue::from_str(&serving.tag()) {
-        response.headers_mut().insert(header::ETAG, tag);
     }
     response
 }

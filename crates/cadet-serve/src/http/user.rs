@@ -16,7 +16,7 @@ use super::known;
 use super::problem::Problem;
 use super::query::Query;
 use super::table::{self, Format, Line, Record};
-use super::wire::{Id, Name, Problems};
+use super::wire::{Id, Name};
 use crate::service::Service;
 use crate::serving::Serving;
 
@@ -96,8 +96,9 @@ struct Head<'a> {
     params(UserQuery),
     responses(
         (status = 200, description = "Both ends of the user's items", body = UserAnswer<'static>),
-        (status = 404, description = "The user is not known, or the model has no signal", body = Problem),
-        Problems,
+        (status = 404, description = "`unknown_user`, `no_signal`", body = Problem),
+        (status = 422, description = "`invalid`", body = Problem),
+        (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
 pub async fn user(State(app): State<App>, Query(query): Query<UserQuery>) -> Result<Response, Problem> {
@@ -110,7 +111,7 @@ pub async fn user(State(app): State<App>, Query(query): Query<UserQuery>) -> Res
         let serving = Arc::clone(&serving);
         app.compute(move |app: &Service| body(app, &serving, &query.id, n)).await??
     };
-    Ok(table::tagged(&serving, Format::Json, body))
+    Ok(table::answer(&serving, Format::Json, body))
 }
 
 fn body(app: &Service, serving: &Arc<Serving>, id: &Id, n: usize) -> Result<Vec<u8>, Problem> {

@@ -15,7 +15,7 @@ use super::listing::{self, Direction, Page};
 use super::problem::Problem;
 use super::query::Query;
 use super::table::{self, Format, Line, Record};
-use super::wire::{Name, Problems};
+use super::wire::Name;
 use crate::service::Service;
 use crate::serving::Serving;
 
@@ -94,8 +94,9 @@ pub struct UsersAnswer<'a> {
             (String = "application/x-ndjson"),
             (String = "text/csv"),
         )),
-        (status = 410, description = "The cursor belongs to a model that answers no more", body = Problem),
-        Problems,
+        (status = 410, description = "`cursor_expired`", body = Problem),
+        (status = 422, description = "`invalid`", body = Problem),
+        (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
 pub async fn users(
@@ -109,7 +110,7 @@ pub async fn users(
         let serving = Arc::clone(&serving);
         app.compute(move |app: &Service| body(app, &serving, format, &query, limit)).await??
     };
-    Ok(table::tagged(&serving, format, body))
+    Ok(table::answer(&serving, format, body))
 }
 
 fn body(

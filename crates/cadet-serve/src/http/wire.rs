@@ -286,32 +286,3 @@ pub fn text(id: IdRef<'_>) -> Cow<'_, str> {
         IdRef::Str(text) => Cow::Borrowed(text),
     }
 }
-
-/// The problems that every question may be answered with.
-#[derive(Debug, Clone, Copy)]
-pub struct Problems;
-
-impl utoipa::IntoResponses for Problems {
-    fn responses()
-    -> std::collections::BTreeMap<String, utoipa::openapi::RefOr<utoipa::openapi::response::Response>> {
-        use utoipa::openapi::{ContentBuilder, RefOr, ResponseBuilder};
-        let all = [
-            ("400", "The request could not be read"),
-            ("401", "No key, or one that is not known"),
-            ("403", "The key may not do this"),
-            ("408", "The request took too long to come"),
-            ("413", "The body is too large"),
-            ("415", "The body is of a kind that is not read here"),
-            ("422", "The request is wrong: `errors` says where"),
-            ("500", "A defect of the service"),
-            ("503", "No model is loaded yet, or too much is being done already"),
-        ];
-        let answer = |about: &str| {
-            let content = ContentBuilder::new().schema(Some(Problem::schema())).build();
-            let answer =
-                ResponseBuilder::new().description(about).content("application/problem+json", content);
-            RefOr::T(answer.build())
-        };
-        all.map(|(status, about)| (status.to_owned(), answer(about))).into()
-    }
-}

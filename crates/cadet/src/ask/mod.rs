@@ -36,7 +36,7 @@ pub use audience::{AudienceAnswer, AudienceQuestion, Chosen};
 pub use explain::Explained;
 pub use fresh::{Flagged, Fresh};
 pub use ranking::Ranking;
-pub use score::{Order, Top, Workspace};
+pub use score::{Order, ScoreWorkspace, Top};
 pub use scorer::{Scorer, Verdict};
 pub use similar::{Near, Similar, similar};
 pub use status::Status;

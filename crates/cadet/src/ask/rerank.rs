@@ -306,7 +306,7 @@ impl Ask {
     /// counts that are newer than the model's.
     pub fn rerank_with(
         &self,
-        work: &mut Workspace,
+        work: &mut RerankWorkspace,
         request: &Request<'_>,
         config: &RerankConfig,
         change: impl FnOnce(&mut [Candidate]),
