@@ -10,8 +10,10 @@ const MOST: usize = 2_000;
 const BYTES: usize = 280_000;
 /// Names written beside their spots.
 const NAMES: usize = 14;
-/// Radii in pixels, of the smallest and the largest spot.
-const RADII: (f64, f64) = (2.2, 13.0);
+/// Radii in pixels, of the smallest and the largest spot, where there are few spots.
+const RADII: (f64, f64) = (2.6, 14.0);
+/// So many are few: more become smaller, or they would hide each other.
+const FEW: f64 = 120.0;
 /// Where on the ramp the lowest value is: lower classes are too close to the page's colour to be seen.
 const FLOOR: f64 = 0.2;
 
@@ -75,9 +77,10 @@ impl Map {
             Some(ColourBar { label: self.value.label(), ramp: 'q', ticks: bar, log: false, floor: FLOOR });
         let mut c = layout.open();
         let most = spots.iter().map(|s| s.weight).filter(|w| usable(*w)).fold(1e-9, f64::max);
+        let crowd = (FEW / spots.len() as f64).powf(0.4).min(1.0);
         let place = |s: &Spot| {
             let part = if usable(s.weight) { (s.weight / most).clamp(0.0, 1.0).sqrt() } else { 0.0 };
-            (c.x.at(s.at.0), c.y.at(s.at.1), RADII.0 + (RADII.1 - RADII.0) * part)
+            (c.x.at(s.at.0), c.y.at(s.at.1), crowd * (RADII.0 + (RADII.1 - RADII.0) * part))
         };
         let placed: Vec<(f64, f64, f64)> = spots.iter().map(|s| place(s)).collect();
         c.clip(RADII.1);
@@ -139,7 +142,7 @@ mod tests {
             ..Spot::default()
         };
         let svg = Map { spots: (0..100).map(spot).collect(), ..Map::default() }.svg();
-        assert!(svg.contains("data-id=\"0\"") && svg.contains("r=\"13\""), "{svg:.600}");
+        assert!(svg.contains("data-id=\"0\"") && svg.contains("r=\"14\""), "{svg:.600}");
         let names = svg.matches("class=\"value halo\"").count();
         assert!((2..=NAMES).contains(&names), "{names}");
     }

@@ -27,7 +27,7 @@ const path = points => points.map(([x, y], i) => `${i ? 'L' : 'M'}${x.toFixed(1)
 
 /** A line of the last values, without axes; its figure stands beside it. */
 export function Spark({ values, label, wide = 108, high = 26 }) {
-  const known = (values || []).filter(v => v != null);
+  const known = (values || []).filter(Number.isFinite);
   if (known.length < 2) return html`<svg class="spark" width=${wide} height=${high} aria-hidden="true" />`;
   const [lo, hi] = [Math.min(0, ...known), Math.max(...known)];
   const at = (v, i) => [2 + (i / (known.length - 1)) * (wide - 6), high - 3 - ((v - lo) / (hi - lo || 1)) * (high - 6)];
@@ -36,17 +36,6 @@ export function Spark({ values, label, wide = 108, high = 26 }) {
   return html`<svg class="spark" width=${wide} height=${high} role="img" aria-label=${label}>
     <path class="under" d=${`${path(line)}L${x} ${high}L2 ${high}Z`} /><path class="stroke" d=${path(line)} />
     <circle cx=${x} cy=${y} r="2.2" />
-  </svg>`;
-}
-
-/** Bars over time, without axes. */
-export function Columns({ values, labels, label, wide = 108, high = 26 }) {
-  const most = Math.max(...values, 1e-9);
-  const step = wide / values.length;
-  return html`<svg class="spark" width=${wide} height=${high} role="img" aria-label=${label}>
-    ${values.map((v, i) => html`<rect class="solid" x=${i * step + 0.5} width=${Math.max(1, step - 1)}
-      y=${high - Math.max(v > 0 ? 1 : 0, (v / most) * (high - 1))} height=${(v / most) * (high - 1)}>
-      ${labels && html`<title>${labels[i]}</title>`}</rect>`)}
   </svg>`;
 }
 

@@ -48,7 +48,7 @@ function Audience({ item, cut }) {
   const request = { path: 'v1/audience', body };
   // A page shows a few; the export has all.
   const rows = useApi({ ...request, body: { ...body, n: Math.min(body.n, 200) } });
-  const test = useApi({ path: 'v1/fresh', body: { item_id: item.item_id, fdr: useRest(rate) / 100 } });
+  const test = useApi({ path: 'v1/fresh', body: { item_id: item.item_id, fdr: useRest(rate) / 100, exclude_seen: unseen, n: 1 } });
   const most = Math.max(...(rows.data?.rows || []).map(r => Math.abs(r.familiarity || 0)), 1);
   const send = async (kind, accept) => {
     fail(undefined);
@@ -77,9 +77,9 @@ function Audience({ item, cut }) {
         <input type="range" min="0" max="1" step="0.05" value=${lambda} onInput=${e => setLambda(+e.target.value)} /><//>`}
     </details>
     ${failed && html`<${Trouble} error=${failed} />`}
-    ${test.data && html`<p class="say" aria-live="polite">${test.data.flagged.length || test.data.flagged_total
-      ? html`<b>${many(test.data.flagged_total ?? test.data.flagged.length, 'user')}</b> would find it fresh, with at most ${rate} % of them wrong; ${many(test.data.tested, 'user was', 'users were')} tested.`
-      : html`Nobody can be called fresh with at most ${rate} % false alarms. ${test.data.why_none || ''}`}</p>`}
+    ${test.data && html`<p class="say" aria-live="polite">${test.data.flagged_count
+      ? html`<b>${many(test.data.flagged_count, 'user')}</b> would find it fresh, with at most ${rate} % of them wrong; ${many(test.data.tested, 'user was', 'users were')} tested.`
+      : html`Nobody can be called fresh with at most ${rate} % false alarms. ${test.data.why_none?.detail || ''}`}</p>`}
     ${test.error && html`<${Trouble} error=${test.error} />`}
     <${Panel} of=${rows}>${d => html`
       ${d.hub_share != null && html`<p class="note">${d.hub_share > 0.5 ? '▲ ' : ''}Hub share ${pct(d.hub_share)}: of the places on all items' lists, held by the 1 % of users who are listed most${d.hub_share > 0.5 ? '. The same few would get everything.' : '.'}</p>`}

@@ -5,12 +5,12 @@ import { Chart, Choice, Head, Panel, Table } from './parts.js';
 import { itemColumns } from './overview.js';
 
 /** A table of the API that goes on when asked. */
-export function Pages({ path, values, columns, name, empty, sort, onSort }) {
+export function Pages({ path, values, columns, name, empty }) {
   const [cursor, go] = useState([]);
   const request = query(path, { ...values, limit: 50, cursor: cursor.at(-1) });
   const page = useApi(request);
   return html`<${Panel} title=${name} of=${page} request=${request}>${d => html`
-    <${Table} name=${name} columns=${columns} rows=${d.rows} empty=${empty} sort=${sort} onSort=${s => (go([]), onSort?.(s))} />
+    <${Table} name=${name} columns=${columns} rows=${d.rows} empty=${empty} />
     <p class="pages"><button type="button" disabled=${!cursor.length} onClick=${() => go(cursor.slice(0, -1))}>‹ Back</button>
       <span class="fine">page ${cursor.length + 1}${d.total ? ` of ${many(d.total, 'row')}` : ''}</span>
       <button type="button" disabled=${!d.next} onClick=${() => go([...cursor, d.next])}>More ›</button></p>`}<//>`;

@@ -71,7 +71,7 @@ function Drift({ m }) {
 
 export const itemColumns = [
   { name: 'item', class: 'name', of: r => html`<a href=${to('item', { id: r.item_id })}>${called(r)}</a>` },
-  { name: 'users', number: true, sort: 'users', of: r => num(r.users) },
+  { name: 'users', number: true, of: r => num(r.users) },
   { name: 'fresh left', number: true, title: 'Share of all users to whom it is fresh: familiarity below 0',
     of: r => html`<${Share} of=${r.fresh_share} tone=${r.fresh_share < 0.25 ? 'low' : ''} text=${pct(r.fresh_share)} />` },
   { name: 'repeats', number: true, title: 'Share of its exposures that were not the first', of: r => pct(r.saturation) },

@@ -67,18 +67,13 @@ export function Panel({ title, note, of, tools, wide, request, children }) {
   </section>`;
 }
 
-/** Columns: { name, of: row => cell, number, sort, title }. */
-export function Table({ columns, rows, empty = 'Nothing here.', name, sort, onSort, mark }) {
+/** Columns: { name, of: row => cell, number, class, title }. */
+export function Table({ columns, rows, empty = 'Nothing here.', name, mark }) {
   if (!rows.length) return html`<${Empty}>${empty}<//>`;
   const cls = c => (c.number ? 'number' : c.class || '');
-  const heading = c =>
-    c.sort && onSort
-      ? html`<button type="button" onClick=${() => onSort(c.sort)}>${c.name}${sort === c.sort ? ' ↓' : ''}</button>`
-      : c.name;
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${name}>
     <table>
-      <thead><tr>${columns.map(c => html`<th scope="col" class=${cls(c)} title=${c.title}
-        aria-sort=${c.sort && sort === c.sort ? 'descending' : undefined}>${heading(c)}</th>`)}</tr></thead>
+      <thead><tr>${columns.map(c => html`<th scope="col" class=${cls(c)} title=${c.title}>${c.name}</th>`)}</tr></thead>
       <tbody>${rows.map((r, i) => html`<tr key=${r.key ?? i} class=${mark?.(r) ? 'mark' : ''}>
         ${columns.map(c => html`<td class=${cls(c)}>${c.of(r, i)}</td>`)}</tr>`)}</tbody>
     </table>
@@ -103,7 +98,8 @@ export function Chart({ path, pick, label }) {
   useEffect(() => {
     const stop = new AbortController();
     set({ loading: true });
-    fetchRaw({ path, accept: 'image/svg+xml' }, stop.signal)
+    const wide = Math.round(place.current.parentElement.clientWidth / 10) * 10;
+    fetchRaw({ path: `${path}${path.includes('?') ? '&' : '?'}w=${wide}`, accept: 'image/svg+xml' }, stop.signal)
       .then(answer => answer.text())
       .then(text => {
         const svg = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;

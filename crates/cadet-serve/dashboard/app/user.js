@@ -25,14 +25,22 @@ const ofItems = (most, pick) => [
   { name: '', of: r => html`<button type="button" class="link" onClick=${() => pick(r.item_id)}>why?</button>` },
 ];
 
-/** The parts that add up to a score, the small ones together. */
-function parts(e) {
-  const all = e.parts.filter(p => Math.abs(p.value) > 1e-9);
-  const large = new Set([...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 11));
-  const rest = all.filter(p => !large.has(p));
-  const shown = all.filter(p => large.has(p)).map(p => ({ name: p.title || p.name, value: p.value }));
-  return rest.length ? [...shown, { name: many(rest.length, 'smaller part'), value: rest.reduce((s, p) => s + p.value, 0) }] : shown;
+/** The parts that add up to a score. */
+function parts({ parts: p }) {
+  const list = (rows, kind) => rows.map(r => ({ name: kind === 'seen' ? `saw ${r.name}` : r.name, kind, value: r.part }));
+  return [{ name: 'average user, average item', kind: 'start', value: p.start }, ...list(p.features, 'feature'), ...list(p.seen_items, 'seen'),
+    { name: 'what else the user adds', kind: 'user', value: p.user_rest }, ...list(p.seed_tasks, 'like the audience of'),
+    { name: 'what else the item adds', kind: 'item', value: p.item_rest }, { name: 'normalising', kind: 'scale', value: p.normaliser }];
 }
+
+/** The large ones by themselves, the small ones together. */
+const large = parts => {
+  const all = parts.filter(p => Math.abs(p.value) > 1e-9);
+  const big = new Set([...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 11));
+  const rest = all.filter(p => !big.has(p));
+  const shown = all.filter(p => big.has(p));
+  return rest.length ? [...shown, { name: many(rest.length, 'smaller part'), value: rest.reduce((s, p) => s + p.value, 0) }] : shown;
+};
 
 function Why({ user, item, pick }) {
   const wanted = useRest(item, 300);
@@ -48,9 +56,9 @@ function Why({ user, item, pick }) {
       return html`<${Verdict} colour=${colour} word=${{ green: 'Fresh', amber: 'So so', red: 'Familiar' }[colour]}
           lead=${html`Users like ${user} are <b>${num(Math.exp(Math.abs(f)), 1)} times</b> as ${f < 0 ? 'rare' : 'common'} in the audience of <a href=${to('item', { id: d.item_id })}>${called(d)}</a>${' '}as among all users.`}
           reasons=${[`${pct(d.quantile)} of all users are less familiar with it.`, d.times_seen ? `Seen ${many(d.times_seen, 'time')} already.` : 'Never seen.']} />
-        <${Waterfall} parts=${parts(d)} total=${f} label=${`Parts that add up to ${sign(f)}`} />
-        <${AsTable} name="Parts of the score" rows=${d.parts} columns=${[{ name: 'part', of: r => r.title || r.name }, { name: 'kind', of: r => r.kind }, { name: 'adds', number: true, of: r => sign(r.value, 3) }]} />
-        ${d.near?.length > 0 && html`<h3>Items with the same audience</h3><${Table} name="Nearest items" rows=${d.near}
+        <${Waterfall} parts=${large(parts(d))} total=${f} label=${`Parts that add up to ${sign(f)}`} />
+        <${AsTable} name="Parts of the score" rows=${parts(d)} columns=${[{ name: 'part', of: r => r.name }, { name: 'kind', of: r => r.kind }, { name: 'adds', number: true, of: r => sign(r.value, 3) }]} />
+        ${d.nearest_items.length > 0 && html`<h3>Items with the same audience</h3><${Table} name="Nearest items" rows=${d.nearest_items}
           columns=${[ofItems(1, pick)[0], { name: 'cosine', number: true, of: r => num(r.cosine, 2) },
             { name: 'familiarity', number: true, of: r => sign(r.familiarity) }, { name: 'seen', number: true, of: r => num(r.times_seen) }]} />`}`;
     }}<//>
@@ -71,5 +79,6 @@ export function User({ at }) {
       <${Copy} text=${id} label="copy id" /><//>
     ${!d && html`<${Panel} of=${user}>${() => ''}<//>`}
     ${d && html`<div class="grid two">${list('Tired of', d.tired, 'Nothing is familiar yet.')}${list('Fresh', d.fresh, 'Everything was seen.')}</div>
+      ${list('Seen last', d.history, 'Nothing was seen yet.')}
       <${Why} user=${id} item=${item} pick=${pick} />`}`;
 }

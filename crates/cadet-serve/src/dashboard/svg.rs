@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use cadet::TaskId;
 use cadet::ask::measure;
 use cadet::judge::evaluate::Estimate;
 use cadet::model::Manifest;
@@ -54,7 +55,9 @@ type Asked = axum::extract::Query<Size>;
 pub async fn items(State(app): State<App>, size: Asked) -> Result<Response, Problem> {
     let svg = app.compute(move |app: &Service| {
         let serving = app.serving().ok_or_else(loading)?;
-        let title = |item| serving.model().label(item);
+        let model = serving.model();
+        let named = |item: TaskId| model.title(item).filter(|title| !title.is_empty()).map(str::to_owned);
+        let title = |item: TaskId| named(item).unwrap_or_else(|| model.items().name(item.0).to_string());
         Ok::<_, Problem>(map::of_items(&serving.ask, title, size.by(0.5, 320.0, 560.0)).svg())
     });
     Ok(drawn(svg.await??))
