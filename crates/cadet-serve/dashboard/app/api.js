@@ -21,7 +21,9 @@ function example(doc, schema, deep = 0) {
   if (some && !s.properties) return example(doc, some, deep + 1);
   const type = [s.type].flat().find(t => t !== 'null');
   if (type === 'object' || s.properties) {
-    const wanted = Object.entries(s.properties || {}).filter(([k]) => s.required?.includes(k));
+    const all = Object.entries(s.properties || {});
+    // Where nothing must be there, the first of the alternatives.
+    const wanted = s.required?.length ? all.filter(([k]) => s.required.includes(k)) : deep ? [] : all.slice(0, 1);
     return deep > 6 ? {} : Object.fromEntries(wanted.map(([k, v]) => [k, example(doc, v, deep + 1)]));
   }
   if (type === 'array') return deep > 6 ? [] : [example(doc, s.items, deep + 1)];

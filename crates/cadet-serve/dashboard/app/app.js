@@ -83,7 +83,7 @@ function Looks() {
     set(next);
   };
   return html`<button type="button" class="quiet" onClick=${turn} title=${`Colours: ${words}`}
-    aria-label=${`Colours: ${words}. Change to ${LOOKS[next][2]}`}><span aria-hidden="true">${glyph}</span> ${look}</button>`;
+    aria-label=${`Colours: ${look}. Change to ${next}`}><span aria-hidden="true">${glyph}</span> ${look}</button>`;
 }
 
 function Login({ entered }) {

@@ -26,7 +26,7 @@ const candidates = text => text.split('\n').map(line => line.trim()).filter(Bool
 const columns = most => [
   { name: 'user', class: 'name', of: r => html`<a href=${to('user', { id: r.user_id })}>${r.user_id}</a>` },
   { name: 'familiarity', class: 'grow', of: r => html`<${Diverging} value=${r.familiarity} most=${most} />` },
-  { name: 'quantile', number: true, title: 'Share of all users who are less familiar', of: r => num(r.quantile, 3) },
+  { name: 'quantile', number: true, title: 'Share of all users who are less familiar', of: r => prob(r.quantile) },
   { name: 'p', number: true, title: 'Share of its audience that is as unfamiliar or more', of: r => prob(r.p_value) },
   { name: 'seen', number: true, of: r => num(r.times_seen) },
   { name: 'last seen', number: true, of: r => (r.last_seen ? html`<span title=${day(r.last_seen)}>${ago(r.last_seen)}</span>` : 'never') },
@@ -79,7 +79,7 @@ function Audience({ item, cut }) {
     ${failed && html`<${Trouble} error=${failed} />`}
     ${test.data && html`<p class="say" aria-live="polite">${test.data.flagged_count
       ? html`<b>${many(test.data.flagged_count, 'user')}</b> would find it fresh, with at most ${rate} % of them wrong; ${many(test.data.tested, 'user was', 'users were')} tested.`
-      : html`Nobody can be called fresh with at most ${rate} % false alarms. ${test.data.why_none?.detail || ''}`}</p>`}
+      : html`Nobody can be called fresh with at most ${rate} % false alarms: ${test.data.why_none?.detail || ''}`}</p>`}
     ${test.error && html`<${Trouble} error=${test.error} />`}
     <${Panel} of=${rows}>${d => html`
       ${d.hub_share != null && html`<p class="note">${d.hub_share > 0.5 ? '▲ ' : ''}Hub share ${pct(d.hub_share)}: of the places on all items' lists, held by the 1 % of users who are listed most${d.hub_share > 0.5 ? '. The same few would get everything.' : '.'}</p>`}

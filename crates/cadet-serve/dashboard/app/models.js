@@ -51,7 +51,7 @@ export function Models({ at }) {
   const models = useApi('v1/models', 15_000);
   const d = models.data;
   const chosen = d && (d.models.find(x => x.version === at.get('id')) || d.models.find(x => x.is_current) || d.models[0]);
-  const other = at.get('with') || (d && chosen && d.models.find(x => x.version !== chosen.version)?.name);
+  const other = at.get('with') || (d && chosen && d.models.find(x => x.version !== chosen.version)?.version);
   const answers = x => x.is_current;
   return html`<${Head} title="Models" request="v1/models" sub="Models never change: training makes a new one, and this page says which one answers.">
       ${d?.models.length > 1 && html`<${Act} label="Roll back" words="The model that answered before takes over again. Requests under way end with the model they began with."

@@ -13,8 +13,7 @@ export function Trust({ model: m }) {
   const check = (good, text) => html`<li><span class=${good ? 'good' : 'bad'} aria-hidden="true">${good ? '✓' : '✗'}</span>
     <span class="off">${good ? 'good: ' : 'bad: '}</span> ${text}</li>`;
   return html`<${Verdict} colour=${colour} word=${WORDS[colour]} reasons=${verdict?.reasons || []}
-    lead=${html`<a href=${to('models', { id: m.version })}>${m.version}</a>, made ${ago(m.created)}
-      from ${many(m.exposures, 'exposure')} of ${many(m.items, 'item')} by ${many(m.users, 'user')}`}>
+    lead=${html`<a href=${to('models', { id: m.version })}>${m.version}</a>, made ${ago(m.created)} from ${many(m.exposures, 'exposure')} of ${many(m.items, 'item')} by ${many(m.users, 'user')}`}>
     ${m.test_loss != null && html`<ul class="checks">
       ${check(m.test_loss < m.chance_loss, html`held-out loss <b>${num(m.test_loss, 3)}</b>, chance ${num(m.chance_loss, 3)}`)}
       ${m.auc != null && check(m.auc > 0.5, html`AUC <b>${num(m.auc, 3)}</b>, chance 0.5`)}
@@ -64,7 +63,7 @@ function Shown({ m }) {
 function Drift({ m }) {
   return html`<${Panel} title="Drift since training">
     <${Figure} name="unknown users" value=${pct(m.now('cadet_unknown_user_ratio'), 1)} values=${m.over('cadet_unknown_user_ratio')} />
-    <dl class="facts one"><div><dt>model loaded</dt><dd>${ago(m.now('cadet_model_loaded_timestamp_seconds'))}</dd></div>
+    <dl class="facts one"><div><dt>model loaded</dt><dd>${m.now('cadet_model_loaded_timestamp_seconds') ? ago(m.now('cadet_model_loaded_timestamp_seconds')) : '–'}</dd></div>
       <div><dt>rows answered</dt><dd>${short(m.now('cadet_rows_scored_total') || 0)}</dd></div></dl>
   <//>`;
 }

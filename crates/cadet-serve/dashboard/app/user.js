@@ -27,9 +27,9 @@ const ofItems = (most, pick) => [
 
 /** The parts that add up to a score. */
 function parts({ parts: p }) {
-  const list = (rows, kind) => rows.map(r => ({ name: kind === 'seen' ? `saw ${r.name}` : r.name, kind, value: r.part }));
-  return [{ name: 'average user, average item', kind: 'start', value: p.start }, ...list(p.features, 'feature'), ...list(p.seen_items, 'seen'),
-    { name: 'what else the user adds', kind: 'user', value: p.user_rest }, ...list(p.seed_tasks, 'like the audience of'),
+  const list = (rows, kind) => rows.map(r => ({ name: kind === 'feature' ? r.name : `${kind} ${r.name}`, kind, value: r.part }));
+  return [{ name: 'average user, average item', kind: 'start', value: p.start }, ...list(p.features, 'feature'), ...list(p.seen_items, 'saw'),
+    { name: 'what else the user adds', kind: 'user', value: p.user_rest }, ...list(p.seed_tasks, 'item is like'),
     { name: 'what else the item adds', kind: 'item', value: p.item_rest }, { name: 'normalising', kind: 'scale', value: p.normaliser }];
 }
 
