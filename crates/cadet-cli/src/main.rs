@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     let run = || match &args.command {
         Command::Demo(demo) => commands::demo::run(demo, &args.global),
         Command::Train(train) => commands::train::run(train, &args.global),
+        Command::Model(models) => commands::model::run(models, &args.global),
         Command::Score(score) => commands::score::run(score, &args.global),
         Command::Eval(eval) => commands::eval::run(eval, &args.global),
         Command::Audience(audience) => commands::audience::run(audience, &args.global),

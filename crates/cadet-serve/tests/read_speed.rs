@@ -1,7 +1,7 @@
 //! How does an answer compare with a bare route that reads the same body and sends as many bytes?
 //!
 //! `cargo test --release -p cadet-serve --test read_speed -- --ignored --nocapture`
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stdout)]
 
 use std::sync::Arc;
 use std::time::Instant;

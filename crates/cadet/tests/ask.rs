@@ -201,6 +201,32 @@ fn an_audience_is_chosen_among_those_asked_for() {
 }
 
 #[test]
+fn a_ranking_goes_through_an_audience() {
+    let grown = grown();
+    let ask = Ask::new(&grown);
+    let all = Chosen::new(ask.users(), None, 0);
+    assert_eq!(
+        Chosen::of_indices(all.indices().iter().rev().chain(all.indices()).copied().collect()).len(),
+        all.len()
+    );
+    for (item, mode) in [(id(3), Mode::Fresh), (id(3), Mode::Common), (EMPTY, Mode::Common)] {
+        let question = AudienceQuestion { mode, number: all.len(), exclude_seen: false, among: &all };
+        let expected = ask.audience(item, &question).unwrap().rows;
+        let mut ranking = ask.ranking(item, &all, mode).unwrap();
+        assert_eq!((ranking.len(), ranking.is_empty()), (all.len(), false));
+        let found: Vec<_> = std::iter::from_fn(|| ask.next_of(&mut ranking)).collect();
+        assert_eq!(found.iter().map(|(_, row)| *row).collect::<Vec<_>>(), expected);
+        assert!(found.iter().all(|(user, row)| ask.users().name(*user) == row.user));
+        let mut page = ask.ranking(item, &all, mode).unwrap();
+        page.skip(100);
+        page.prepare(7);
+        assert_eq!((page.at(), ask.next_of(&mut page)), (100, Some(found[100])));
+    }
+    assert_eq!(refused(ask.ranking(RARE, &all, Mode::Fresh)), Status::UntrainedItem);
+    assert_eq!(refused(ask.ranking(NOTHING, &all, Mode::Fresh)), Status::UnknownItem);
+}
+
+#[test]
 fn a_user_has_two_ends() {
     let ask = Ask::new(model());
     let found = ask.user(id(4), 6).unwrap();

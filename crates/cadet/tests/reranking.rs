@@ -52,6 +52,22 @@ fn lists_are_scored_as_everything_is_and_get_fresher_with_lambda() {
 }
 
 #[test]
+fn counts_that_are_newer_than_the_model_decide_who_is_capped() {
+    let world = worlds::tiny_world(6);
+    let model = worlds::fit(worlds::log_of(&world), &worlds::tiny_settings()).unwrap();
+    let ask = Ask::new(&model);
+    let tasks: Vec<Option<TaskId>> = (0..4).map(|t| Some(TaskId(t))).collect();
+    let request = request(9, &tasks, &[4.0, 3.0, 2.0, 1.0]);
+    let config = RerankConfig { lambda: 0.0, max_seen: Some(1_000), ..RerankConfig::default() };
+    let mut work = ask.rerank_workspace();
+    let order = |list: &cadet::ask::rerank::Reranked| list.places.iter().map(|p| p.index).collect::<Vec<_>>();
+    assert_eq!(order(&ask.rerank_in(&mut work, &request, &config).unwrap()), [0, 1, 2, 3]);
+    let newer = ask.rerank_with(&mut work, &request, &config, |list| list[1].times_seen = 1_000).unwrap();
+    assert_eq!(order(&newer), [0, 2, 3, 1]);
+    assert_eq!((newer.candidates[1].times_seen, newer.places[3].by), (1_000, By::Cap));
+}
+
+#[test]
 fn the_cap_and_strangers_on_a_real_model() {
     let world = worlds::tiny_world(6);
     let model = worlds::fit(worlds::log_of(&world), &worlds::tiny_settings()).unwrap();

@@ -35,10 +35,17 @@ pub(crate) struct Train {
     #[arg(
         long,
         value_name = "MODEL",
-        required_unless_present = "list_settings",
-        conflicts_with = "list_settings"
+        required_unless_present_any = ["list_settings", "into"],
+        conflicts_with_all = ["list_settings", "into"]
     )]
     pub(crate) out: Option<PathBuf>,
+    /// Data folder of a service to put the model into instead, and have it answer there. With DIR/exposures
+    /// among the inputs, the service goes on from where that log ends
+    #[arg(long, value_name = "DIR", conflicts_with = "list_settings")]
+    pub(crate) into: Option<PathBuf>,
+    /// Only put it there
+    #[arg(long, requires = "into")]
+    pub(crate) no_promote: bool,
     /// Users' features [default: learned]; --feature-cols a,b takes some
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,

@@ -2,6 +2,7 @@
 
 mod ask;
 mod make;
+mod model;
 mod reading;
 mod serve;
 
@@ -11,6 +12,7 @@ pub(crate) use ask::{
     Audience, Eval, Explain, Fresh, Inspect, Method, Mode, Order, Per, Rerank, Scale, Score, Similar, User,
 };
 pub(crate) use make::{Demo, Items, ItemsAdd, Simulate, Train};
+pub(crate) use model::Models;
 pub(crate) use reading::{EventFlags, LogFlags, UserFlags};
 pub(crate) use serve::{Key, KeyNew, KeyRole, LogFormat, Serve};
 
@@ -57,10 +59,16 @@ pub(crate) enum Command {
     #[command(
         mut_arg("user_col", |arg| arg.help("Column with the users' ids [default: user_id]")),
         mut_arg("item_col", |arg| arg.help("Column with the items' ids [default: item_id]; there are --weight-col, --timestamp-col and --event-col, too")),
-        override_usage = "cadet train [OPTIONS] --out <MODEL> <DATA>...",
-        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model"
+        override_usage = "cadet train [OPTIONS] <--out <MODEL>|--into <DIR>> <DATA>...",
+        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.parquet data/exposures --into data\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model"
     )]
     Train(Box<Train>),
+    /// List the models of a service's data folder, or make one of them answer
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  cadet model ls data\n  cadet model promote data 20260102T030405-3fa9\n  cadet model rollback data"
+    )]
+    Model(Models),
     /// Score (user, item) pairs, or all of them
     #[command(
         after_help = "Examples:\n  cadet score model pairs.csv -o scores.parquet\n  cadet score model pairs.csv -o scores.csv --users new_users.csv\n  cadet score model --all --top 20 -o top.parquet"

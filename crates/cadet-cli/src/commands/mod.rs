@@ -9,12 +9,14 @@ pub(crate) mod fresh;
 pub(crate) mod inspect;
 pub(crate) mod items;
 pub(crate) mod key;
+pub(crate) mod model;
 mod repeats;
 pub(crate) mod rerank;
 pub(crate) mod score;
 pub(crate) mod serve;
 pub(crate) mod similar;
 pub(crate) mod simulate;
+mod target;
 pub(crate) mod train;
 pub(crate) mod user;
 pub(crate) mod users;
@@ -38,6 +40,7 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
             train.log.fill(&mut train.events, named);
             return Ok(());
         }
+        Command::Model(_) => return Ok(()),
         Command::Score(args) => (&args.model, &mut args.log, &mut args.users.events),
         Command::Audience(args) => (&args.model, &mut args.log, &mut args.users.events),
         Command::Rerank(args) => (&args.model, &mut args.log, &mut args.users.events),

@@ -1,4 +1,4 @@
-//! `cadet train`: exposures in, a model folder out.
+//! `cadet train`: exposures in, a model out: into a folder of its own, or among those of a data folder.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use cadet::{At, Error, Hint, Ids, Log};
 use cadet_data::{ReadOptions, UserOptions, cost, read_exposures_into, read_titles, read_users};
 use indicatif::ProgressBar;
 
+use super::target::{self, Target};
 use super::{columns, repeats, verdict};
 use crate::args::{Global, Train};
 use crate::{output, report, settings};
@@ -22,27 +23,35 @@ use crate::{output, report, settings};
 pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let clock = Instant::now();
     // Asked for the settings alone, which is the one way to come here without a folder.
-    let Some(out) = &args.out else {
+    if args.out.is_none() && args.into.is_none() {
         return match global.json {
             true => output::print_json(&settings::listed_json()),
             false => output::print(&settings::listed()),
         };
-    };
+    }
     let settings = settings::resolve(&args.settings, global.seed)?;
-    let mut claim = Claim::take(out)?;
-    let previous = keep_previous(&mut claim, out, args.resume)?;
+    let Some(mut target) = Target::claim(args.out.as_deref(), args.into.as_deref())? else { return Ok(()) };
+    let previous = match &mut target {
+        Target::Folder { out, claim } => keep_previous(claim, out, args.resume)?,
+        Target::DataFolder { .. } => None,
+    };
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
-    let log = read_log(args, settings.half_life)?;
+    let (data, through) = match &args.into {
+        Some(dir) => target::of_log(dir, &args.data),
+        None => (args.data.clone(), None),
+    };
+    let log = read_log(args, &data, settings.half_life)?;
     let titles = titles(args, &log.items)?;
-    let mut watch = Watcher::new(Some(out), args.resume);
+    let mut watch = Watcher::new(Some(&target.workplace()), args.resume);
     output::listen_for_ctrl_c("stopping, and keeping the best epoch if there is one");
     let again = (args.repeats > 1).then(|| log.clone());
     let model = cadet::fit(log, &settings, &mut watch).map_err(|e| watch.left_off(blame(e, &settings)))?;
     let model = model.with_titles(titles)?.with_manifest(|manifest| {
         manifest.data.columns = columns(&args.log, &args.events);
+        manifest.through = through;
         fill_costs(manifest, clock, 0.0);
     });
-    claim.save(&model)?;
+    let (place, name) = target.save(&model)?;
     if model.manifest().history.end != End::Interrupted {
         watch.forget()?;
     }
@@ -50,6 +59,8 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         report::write(path, &report::of_model(&model)?)?;
     }
     let spread = again.map(|log| repeats::run(&model, &log, &settings, args.repeats)).transpose()?;
+    let published = name.as_deref().zip(args.into.as_deref());
+    let answers = published.map(|(name, dir)| answers(args, &model, dir, name)).transpose()?;
     if global.json {
         let mut shown = serde_json::to_value(model.manifest())?;
         if let Some(spread) = &spread {
@@ -58,10 +69,26 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         if let Some(previous) = &previous {
             shown["previous"] = previous.to_string_lossy().into();
         }
+        if let (Some(name), Some((answers, _))) = (&name, &answers) {
+            (shown["model"], shown["answers"]) = (name.as_str().into(), (*answers).into());
+        }
         return output::print_json(&shown);
     }
-    let text = summary(&model, out, previous.as_deref(), &watch);
-    output::print(&(text + &spread.map(|s| s.text()).unwrap_or_default()))
+    let text = summary(&model, &place, previous.as_deref(), &watch);
+    let said = answers.map(|(_, said)| said).unwrap_or_default();
+    output::print(&(text + &spread.map(|s| s.text()).unwrap_or_default() + &said))
+}
+
+/// Has a model of a data folder answer, unless something speaks against it: whether it does, and what is said
+/// of it.
+fn answers(args: &Train, model: &Model, dir: &Path, name: &str) -> Result<(bool, String)> {
+    let by_hand = format!("cadet model promote {} {name}", dir.display());
+    match model.manifest().history.end {
+        _ if args.no_promote => Ok((false, format!("To have it answer: {by_hand}\n"))),
+        // What Ctrl-C cut short is not what anybody asked for.
+        End::Interrupted => Ok((false, format!("It does not answer, as it was interrupted: {by_hand}\n"))),
+        _ => super::model::promote(dir, name),
+    }
 }
 
 /// Says which setting to change where a training diverged.
@@ -93,7 +120,7 @@ pub(crate) fn fill_costs(manifest: &mut Manifest, clock: Instant, cpu_before: f6
 }
 
 /// Reads exposures behind a progress bar, and users' features where there are any.
-fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
+fn read_log(args: &Train, data: &[PathBuf], half_life: Option<f64>) -> Result<Log> {
     let flags = &args.log;
     let options = LogOptions { half_life, described_users_only: flags.skip_bad, ..LogOptions::default() };
     let mut builder = LogBuilder::new(options);
@@ -103,7 +130,7 @@ fn read_log(args: &Train, half_life: Option<f64>) -> Result<Log> {
         ..ReadOptions::default()
     };
     let bar = output::bar("reading", Some(100));
-    let report = read_exposures_into(&mut builder, &args.data, &files, &|p| {
+    let report = read_exposures_into(&mut builder, data, &files, &|p| {
         p.total_bytes.inspect(|total| bar.set_length((*total).max(1)));
         bar.set_position(p.bytes);
         bar.set_message(format!("{} rows", output::count(p.rows)));

@@ -105,7 +105,8 @@ export function Chart({ path, pick, label }) {
         const svg = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement;
         if (stop.signal.aborted || !place.current) return;
         place.current.replaceChildren(document.importNode(svg, true));
-        set({});
+        const marks = pick ? [] : [...svg.querySelectorAll('title')].slice(0, 200);
+        set({ marks: marks.map(mark => mark.textContent.split('\n')) });
       })
       .catch(error => stop.signal.aborted || set({ error }));
     return () => stop.abort();
@@ -115,6 +116,8 @@ export function Chart({ path, pick, label }) {
     ${state.loading && html`<div class="wait" role="status"><span class="off">loading</span><i></i><i></i><i></i></div>`}
     ${state.error && html`<${Trouble} error=${state.error} />`}
     <div ref=${place} class=${pick ? 'pick' : ''} hidden=${state.loading || !!state.error} onClick=${click}></div>
+    ${state.marks?.length > 0 && html`<${AsTable} name=${label} rows=${state.marks} columns=${[
+      { name: 'mark', of: m => m[0] }, { name: 'figures', of: m => m.slice(1).join(' · ') }]} />`}
   </div>`;
 }
 

@@ -210,7 +210,7 @@ fn answer(
     let items_seen = |u: &u32| counts.users.get(*u as usize).map_or(0, |user| u64::from(user.items));
     let min = request.min_exposures.unwrap_or(5);
 
-    let (users, relevance, unknown) = candidates(app, serving, request)?;
+    let (users, relevance, unknown) = candidates(serving, request)?;
     let enough = users.into_iter().filter(|u| items_seen(u) >= min).collect();
     let among = Chosen::of_indices(enough);
     let mode = request.mode.unwrap_or(Mode::Fresh);
@@ -259,15 +259,14 @@ fn answer(
 type Candidates = (Vec<u32>, HashMap<u32, f64>, usize);
 
 /// Who can be chosen.
-fn candidates(app: &Service, serving: &Serving, request: &AudienceRequest) -> Result<Candidates, Problem> {
+fn candidates(serving: &Serving, request: &AudienceRequest) -> Result<Candidates, Problem> {
     let Some(list) = &request.candidates else {
         return Ok((serving.ask.users().all(), HashMap::new(), 0));
     };
     let (mut users, mut relevance, mut unknown) = (Vec::new(), HashMap::new(), 0);
     for candidate in list.all("/candidates")? {
         let id = &candidate.user_id;
-        let user = serving.user(id.as_ref()).filter(|_| !known::is_forgotten(app, serving, &id.0));
-        let Some(user) = user else {
+        let Some(user) = serving.user(id.as_ref()) else {
             unknown += 1;
             continue;
         };

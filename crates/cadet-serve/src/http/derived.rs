@@ -39,6 +39,19 @@ struct Hubs {
     share: OnceLock<Option<f64>>,
 }
 
+/// Working it out. Where that ends without a share, because too much waits already or the service stops, a
+/// later question starts it again.
+#[derive(Debug)]
+struct Started(Arc<Hubs>);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.0.share.get().is_none() {
+            self.0.started.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What can be counted of all users and items.
 #[derive(Debug)]
 pub struct Counts {
@@ -143,12 +156,13 @@ impl Derived {
         if self.hubs.started.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (app, hubs, serving) = (Arc::clone(app), Arc::clone(&self.hubs), Arc::clone(serving));
+        let (app, serving) = (Arc::clone(app), Arc::clone(serving));
+        let started = Started(Arc::clone(&self.hubs));
         tokio::spawn(async move {
-            match app.compute(move |_| measure::hubs(serving.model(), HUBS.0, HUBS.1)).await {
-                Ok(found) => _ = hubs.share.set((found.items > 0).then_some(found.share)),
-                // Too much waits already: a later question starts it.
-                Err(_) => hubs.started.store(false, Ordering::Relaxed),
+            if let Ok(found) = app.compute(move |_| measure::hubs(serving.model(), HUBS.0, HUBS.1)).await {
+                let share = (found.items > 0).then_some(found.share);
+                // Nobody else works it out.
+                let _ = started.0.share.set(share);
             }
         });
     }

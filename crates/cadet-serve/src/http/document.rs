@@ -4,6 +4,7 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, ResponseBuilder};
 
@@ -50,7 +51,7 @@ pub fn complete(mut api: OpenApi) -> OpenApi {
         components.schemas.entry(name.into_owned()).or_insert(schema);
     }
     for item in api.paths.paths.values_mut() {
-        for (_, operation) in operations(item) {
+        for (method, operation) in operations(item) {
             let access = access(operation);
             if let (Access::Role(role), None) = (access, &operation.security) {
                 operation.security = Some(vec![SecurityRequirement::new("key", [role.name()])]);
@@ -58,8 +59,18 @@ pub fn complete(mut api: OpenApi) -> OpenApi {
             let has_body = operation.request_body.is_some() || operation.parameters.is_some();
             for (status, codes) in usual(access, has_body) {
                 let answers = &mut operation.responses.responses;
-                answers.entry(status.to_string()).or_insert_with(|| problem(&codes).into());
+                match answers.entry(status.to_string()).or_insert_with(|| problem(&codes).into()) {
+                    RefOr::T(answer) => mention(answer, &codes),
+                    RefOr::Ref(_) => {}
+                }
             }
+            let is_question = operation.tags.iter().flatten().any(|tag| tag == "questions");
+            if is_question && method == "get" {
+                let same =
+                    ResponseBuilder::new().description("What `If-None-Match` names is the answer still");
+                operation.responses.responses.insert("304".into(), same.build().into());
+            }
+            describe(operation);
             // What a route says of its own problems is a problem document, too.
             for (status, answer) in &mut operation.responses.responses {
                 if let RefOr::T(answer) = answer
@@ -72,6 +83,33 @@ pub fn complete(mut api: OpenApi) -> OpenApi {
         }
     }
     api
+}
+
+/// Adds the codes that an answer's description does not have yet.
+fn mention(answer: &mut utoipa::openapi::Response, codes: &[Code]) {
+    for name in codes.iter().map(|code| format!("`{}`", code.name())) {
+        if !answer.description.contains(&name) {
+            let comma = if answer.description.is_empty() { "" } else { ", " };
+            answer.description = format!("{}{comma}{name}", answer.description);
+        }
+    }
+}
+
+/// No answer is without words: those that the route gives none have the codes of their status.
+fn describe(operation: &mut Operation) {
+    for (status, answer) in &mut operation.responses.responses {
+        let RefOr::T(answer) = answer else { continue };
+        if !answer.description.is_empty() {
+            continue;
+        }
+        let status = status.parse::<u16>().unwrap_or(0);
+        let codes: Vec<Code> =
+            Code::ALL.into_iter().filter(|code| code.status().as_u16() == status).collect();
+        if codes.is_empty() {
+            answer.description = "The answer".to_owned();
+        }
+        mention(answer, &codes);
+    }
 }
 
 fn problem(codes: &[Code]) -> utoipa::openapi::Response {

@@ -148,7 +148,7 @@ pub async fn explain(State(app): State<App>, Query(query): Query<ExplainQuery>) 
 
 fn body(app: &Service, serving: &Arc<Serving>, query: &ExplainQuery, n: usize) -> Result<Vec<u8>, Problem> {
     let derived = Derived::of(app, serving);
-    known::find_user(app, &derived, serving, &query.user_id.0)?;
+    known::find_user(&derived, serving, &query.user_id.0)?;
     known::find_item(&derived, serving, query.item_id.as_ref())?;
     let asked = serving.ask.explain(query.user_id.as_ref(), query.item_id.as_ref(), n);
     let mut found = asked.map_err(known::problem)?;

@@ -41,6 +41,7 @@ pub struct ExposuresQuery {
     #[serde(default)]
     partial: bool,
     /// Answer only when the model knows them, too: ten seconds at the most.
+    #[param(inline)]
     wait: Option<Wait>,
 }
 

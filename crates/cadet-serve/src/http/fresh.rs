@@ -184,7 +184,7 @@ fn body(
     // Fewer of the flagged, whoever they are, keep the promise of the rule.
     found.users.retain_mut(|user| {
         app.recount(serving, std::slice::from_mut(&mut user.row));
-        let is_gone = known::is_forgotten(app, serving, &user.row.user.to_string());
+        let is_gone = serving.user(user.row.user).is_none();
         !(is_gone || request.exclude_seen && user.row.times_seen > 0)
     });
     let p_value = |user: &Flagged<'_>| user.row.verdict.map(|v| v.p_value);

@@ -41,6 +41,7 @@ pub enum Required {
 #[into_params(parameter_in = Query)]
 pub struct ReadyQuery {
     /// What must work beside questions.
+    #[param(inline)]
     require: Option<Required>,
 }
 

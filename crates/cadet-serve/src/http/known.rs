@@ -1,4 +1,4 @@
-//! What is known of whom is asked about? Ids that are not known, users who were forgotten, titles, memory to
+//! What is known of whom is asked about? Ids that are not known, titles, memory to
 //! score with.
 
 use std::borrow::Cow;
@@ -17,13 +17,6 @@ use crate::serving::Serving;
 /// The model that answers.
 pub fn serving(app: &Service) -> Result<Arc<Serving>, Problem> {
     app.serving().ok_or_else(|| Problem::new(Code::Loading, "no model is loaded yet: try again in a moment"))
-}
-
-/// Whether a user was forgotten, and nothing came of the user since. A model that was trained later knows
-/// only what came since.
-pub fn is_forgotten(app: &Service, serving: &Serving, user: &str) -> bool {
-    let store = app.store();
-    store.forgotten(user).is_some_and(|seq| serving.trained < seq && !store.recent().has_user(user, seq))
 }
 
 /// What an item is called: as it was last sent, or as the model has it.
@@ -53,11 +46,11 @@ pub fn find_item(derived: &Derived, serving: &Serving, id: IdRef<'_>) -> Result<
 }
 
 /// The index of a user, or the names that come near.
-pub fn find_user(app: &Service, derived: &Derived, serving: &Serving, id: &str) -> Result<u32, Problem> {
-    let found = serving.user(IdRef::from_text(id)).filter(|_| !is_forgotten(app, serving, id));
-    found.ok_or_else(|| {
+pub fn find_user(derived: &Derived, serving: &Serving, id: &str) -> Result<u32, Problem> {
+    serving.user(IdRef::from_text(id)).ok_or_else(|| {
         let mut nearest = derived.users().nearest(serving.model().users(), id);
-        nearest.retain(|name| !is_forgotten(app, serving, name));
+        // Not those who were forgotten.
+        nearest.retain(|name| serving.user(IdRef::from_text(name)).is_some());
         Problem { nearest, ..refusal(Status::UnknownUser, id) }
     })
 }

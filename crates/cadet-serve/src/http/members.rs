@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::App;
 use super::audience::Which;
 use super::derived::Derived;
-use super::known::{is_forgotten, problem};
+use super::known::problem;
 use super::problem::Problem;
 use super::table::{Line, Record};
 use super::wire::Name;
@@ -143,7 +143,7 @@ impl Members {
         loop {
             let (user, mut row, balanced) = order.next(serving)?;
             app.recount(serving, std::slice::from_mut(&mut row));
-            if !filter.keeps(&row) || is_forgotten(app, serving, &row.user.to_string()) {
+            if !filter.keeps(&row) || serving.user(row.user).is_none() {
                 continue;
             }
             return Some(WireMember {

@@ -130,9 +130,7 @@ impl Code {
             Code::UntrainedItem => {
                 "The item had too few exposures to be trained on. More may come by /v1/exposures."
             }
-            Code::NoExposure => {
-                "Nobody is known to have seen the item: there is no audience to compare with."
-            }
+            Code::NoExposure => "No user is known to have seen the item. Send exposures to /v1/exposures.",
             Code::NoSignal => "The model found nothing in its log to rank by. A longer log may have it.",
             Code::UnknownModel => "There is no model of that name. GET /v1/models lists all.",
             Code::UnknownTask => "There is no such task, or it is forgotten: the last 1,000 are kept.",

@@ -10,7 +10,7 @@ use cadet::{IdRef, TaskId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::known::{is_forgotten, problem};
+use super::known::problem;
 use super::problem::Problem;
 use super::rerank::{RerankItem, RerankList};
 use super::table::{self, Line, Record};
@@ -130,7 +130,7 @@ impl Counting<'_> {
         work: &mut RerankWorkspace,
         list: &'r RerankList,
     ) -> Result<Outcome<'r>, Problem> {
-        let Counting { app, serving, config, from, excluded } = *self;
+        let Counting { serving, config, from, excluded, .. } = *self;
         let model = serving.model();
         let asked = list.items.all("/lists")?;
         let items = (0u32..).zip(asked).filter(|(_, item)| !excluded.contains(&item.item_id));
@@ -139,7 +139,7 @@ impl Counting<'_> {
             items.iter().map(|(_, item)| model.items().get(item.item_id.as_ref()).map(TaskId)).collect();
         let relevance: Vec<f64> = items.iter().map(|(_, item)| item.relevance).collect();
         let id = list.user_id.as_ref();
-        let user = serving.user(id).filter(|_| !is_forgotten(app, serving, &list.user_id.0));
+        let user = serving.user(id);
         let request = Request { user, tasks: &tasks, relevance: &relevance, key: list_key(id, None) };
         let mut times_seen = Vec::with_capacity(items.len());
         let recount = |candidates: &mut [Candidate]| {
@@ -159,7 +159,8 @@ impl Counting<'_> {
 
     /// Brings counts up to date.
     fn recount(&self, user: &Id, is_known: bool, items: &[(u32, &RerankItem)], candidates: &mut [Candidate]) {
-        let after = if is_known { self.serving.folded } else { 0 };
+        // Some of what came since training may not be folded in.
+        let after = if is_known { self.serving.trained } else { 0 };
         if !self.app.store().recent().has_user(&user.0, after) {
             return;
         }

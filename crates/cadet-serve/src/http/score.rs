@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use cadet::ask::{Row, Status};
-use cadet::{IdRef, TaskId};
+use cadet::IdRef;
+use cadet::ask::Row;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -136,7 +136,7 @@ fn near_rows<'p>(app: &Service, serving: &Arc<Serving>, pairs: &[(&'p Id, &'p Id
             serving.ask.score_user_into(&mut own.score, user.as_ref(), &items, &mut rows);
         }
     });
-    finish(app, serving, pairs, &mut rows);
+    app.recount(serving, &mut rows);
     rows
 }
 
@@ -148,23 +148,6 @@ fn many_rows<'p>(
 ) -> Result<Vec<Row<'p>>, Problem> {
     let ids: Vec<(IdRef<'p>, IdRef<'p>)> = pairs.iter().map(|(u, i)| (u.as_ref(), i.as_ref())).collect();
     let mut rows = serving.ask.score(&ids).map_err(known::problem)?;
-    finish(app, serving, pairs, &mut rows);
+    app.recount(serving, &mut rows);
     Ok(rows)
-}
-
-/// Brings counts up to date, and says nothing of users who were forgotten.
-fn finish(app: &Service, serving: &Serving, pairs: &[(&Id, &Id)], rows: &mut [Row<'_>]) {
-    app.recount(serving, rows);
-    let mut start = 0;
-    for run in pairs.chunk_by(|a, b| a.0 == b.0) {
-        let of_user = &mut rows[start..start + run.len()];
-        start += run.len();
-        if known::is_forgotten(app, serving, &run[0].0.0) {
-            for row in of_user {
-                let item = serving.model().items().get(row.item).map(TaskId);
-                row.status = Status::of(serving.model(), None, item);
-                (row.verdict, row.times_seen, row.last_seen) = (None, 0, None);
-            }
-        }
-    }
 }

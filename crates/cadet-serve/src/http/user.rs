@@ -116,7 +116,7 @@ pub async fn user(State(app): State<App>, Query(query): Query<UserQuery>) -> Res
 
 fn body(app: &Service, serving: &Arc<Serving>, id: &Id, n: usize) -> Result<Vec<u8>, Problem> {
     let derived = Derived::of(app, serving);
-    let index = known::find_user(app, &derived, serving, &id.0)?;
+    let index = known::find_user(&derived, serving, &id.0)?;
     let mut found = serving.ask.user(id.as_ref(), n + SPARE).map_err(known::problem)?;
     app.recount(serving, &mut found.tired);
     app.recount(serving, &mut found.fresh);

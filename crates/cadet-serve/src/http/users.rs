@@ -130,7 +130,7 @@ fn body(
     };
     let total = found.len();
     let Page { mut rows, next } = page(serving, counts, found, query, limit)?;
-    rows.retain(|i| !known::is_forgotten(app, serving, &ids.name(*i).to_string()));
+    rows.retain(|i| serving.user(ids.name(*i)).is_some());
     let head = Head { model: &serving.version, total, next };
     Ok(table::whole(format, &head, rows.iter().map(|i| UserRow::of(serving, counts, *i))))
 }

@@ -1,5 +1,9 @@
 //! Closed files of the log as Parquet, which `cadet train` reads: `exposures/<first>-<last>.parquet`, named
 //! after the positions of the log that they cover.
+//!
+//! Every row has an event id, because readers of tables want all rows to have one or none: where none was
+//! sent, it is made of the log's number and the row's position. So a row that is met in two files, while small
+//! files become one, counts once.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,17 +77,20 @@ fn schema() -> Arc<Schema> {
         Field::new("item_id", DataType::Utf8, false),
         Field::new("timestamp", DataType::Int64, true),
         Field::new("weight", DataType::Float32, false),
-        Field::new("event_id", DataType::Utf8, true),
+        Field::new("event_id", DataType::Utf8, false),
     ]))
 }
 
 impl Columns {
-    fn add(&mut self, row: &Shown) {
+    fn add(&mut self, row: &Shown, store: u128, seq: u64) {
         self.user.append_value(&row.user);
         self.item.append_value(&row.item);
         self.time.append_option((row.time > 0).then_some(row.time.into()));
         self.weight.append_value(row.weight);
-        self.event.append_option(row.event.as_deref());
+        match &row.event {
+            Some(event) => self.event.append_value(event),
+            None => self.event.append_value(format!("{store:032x}-{seq}")),
+        }
     }
 
     fn len(&self) -> usize {
@@ -135,9 +142,10 @@ pub(crate) fn compact(
     for segment in segments {
         shared.records(segment, &mut |_, record| {
             for (first, entry) in record.parts {
-                for (_, entry) in counted(first, entry, forgotten, range) {
+                for (first, entry) in counted(first, entry, forgotten, range) {
                     if let Entry::Exposures(shown, _) = entry {
-                        shown.iter().for_each(|row| columns.add(row));
+                        let rows = shown.iter().zip(first..);
+                        rows.for_each(|(row, seq)| columns.add(row, shared.store, seq));
                     }
                 }
             }
@@ -208,7 +216,7 @@ fn kept(batch: &RecordBatch, keep: impl Fn(&str) -> bool) -> Option<Columns> {
         columns.item.append_value(items.value(i));
         columns.time.append_option(times.is_valid(i).then(|| times.value(i)));
         columns.weight.append_value(weights.value(i));
-        columns.event.append_option(events.is_valid(i).then(|| events.value(i)));
+        columns.event.append_value(events.value(i));
     }
     Some(columns)
 }

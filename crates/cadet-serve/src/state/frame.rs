@@ -186,12 +186,11 @@ impl Frames {
         }
     }
 
-    /// Everything from `self.at` on, up to the last byte that is not zero.
+    /// Everything from `self.at` on.
     pub(crate) fn rest(&self) -> io::Result<Vec<u8>> {
         let mut rest = vec![0; (self.size - self.at.min(self.size)) as usize];
         let read = read_full(&*self.file, &mut rest, self.at)?;
-        let end = rest[..read].iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
-        rest.truncate(end);
+        rest.truncate(read);
         Ok(rest)
     }
 }
@@ -199,7 +198,7 @@ impl Frames {
 /// Whether there is a whole record anywhere in these bytes after the first, from a position on: then what is
 /// before it is damage, not the end of a log that was being written.
 pub(crate) fn whole_record(bytes: &[u8], store: u128, from: u64) -> Option<(usize, u64)> {
-    (1..bytes.len().saturating_sub(FRAME)).find_map(|at| {
+    (1..bytes.len().saturating_sub(FRAME - 1)).find_map(|at| {
         let position = u64_at(bytes, at + 8);
         // Nearly all bytes are told by this, so sums are rarely made.
         if position < from || position - from > 1 << 40 {

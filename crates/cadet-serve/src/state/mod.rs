@@ -14,6 +14,7 @@
 //! written, so the log holds exposures that count and no others; the set that they are told by is filled from
 //! the log alone. Positions count exposures one each and any other entry one.
 
+pub mod check;
 #[doc(hidden)]
 pub mod disk;
 pub mod entry;

@@ -206,7 +206,7 @@ pub(crate) fn walk(
                 return Ok((walked, frames.into_file()));
             }
             Next::Broken { at, why } => {
-                let rest = frames.rest().map_err(io)?;
+                let mut rest = frames.rest().map_err(io)?;
                 if !is_newest {
                     return Err(damage(at, next, why.into()));
                 }
@@ -216,6 +216,8 @@ pub(crate) fn walk(
                         format!("{why}, and at byte {byte} there is a whole one, of position {position}");
                     return Err(damage(at, next, why));
                 }
+                // A whole record may end in zeros; of one that is torn they say nothing.
+                rest.truncate(rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
                 let walked = Walked { end: at, size: frames.size(), next, torn: Some(rest) };
                 return Ok((walked, frames.into_file()));
             }

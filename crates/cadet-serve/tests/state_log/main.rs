@@ -2,6 +2,9 @@
 
 mod basics;
 mod crash;
+mod damage;
+mod files;
+mod kill;
 mod oracle;
 mod random;
 mod sim;
