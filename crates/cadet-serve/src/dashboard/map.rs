@@ -124,6 +124,6 @@ mod tests {
     #[test]
     fn nothing_to_spread_is_no_axis() {
         assert_eq!(principal(&mut [], 4).1, [0.0; 2]);
-        assert_eq!(principal(&mut vec![1.0; 8], 4).1, [0.0; 2]);
+        assert_eq!(principal(&mut [1.0; 8], 4).1, [0.0; 2]);
     }
 }
