@@ -52,6 +52,7 @@ export function Models({ at }) {
   const d = models.data;
   const chosen = d && (d.models.find(x => x.version === at.get('id')) || d.models.find(x => x.is_current) || d.models[0]);
   const other = at.get('with') || (d && chosen && d.models.find(x => x.version !== chosen.version)?.version);
+  const beside = d?.models.find(x => x.version === other);
   const answers = x => x.is_current;
   return html`<${Head} title="Models" request="v1/models" sub="Models never change: training makes a new one, and this page says which one answers.">
       ${d?.models.length > 1 && html`<${Act} label="Roll back" words="The model that answered before takes over again. Requests under way end with the model they began with."
@@ -71,6 +72,10 @@ export function Models({ at }) {
         <${Panel} title="How training went"><${Chart} path=${`dashboard/svg/models/${chosen.version}/history`} label="Loss by epoch" /><//>
         <${Panel} title="On the future" note="gain over chance, a model of the past on what came later"><${Chart} path=${`dashboard/svg/models/${chosen.version}/future`} label="Gain by day" /><//>
         <${Panel} title="The same users everywhere?" note="places on the lists of the freshest"><${Chart} path="dashboard/svg/hubs" label="Hub share" /><//>
+        <${Panel} title="Side by side">${beside ? html`<${Table} name="Two models side by side" columns=${[{ name: 'figure', of: r => r.name },
+            { name: chosen.version, number: true, of: r => r.of(chosen) }, { name: beside.version, number: true, of: r => r.of(beside) }]}
+            rows=${[...figures, { name: 'exposures', of: x => num(x.exposures) }, { name: 'made', of: x => moment(x.created) }]} />`
+          : html`<${Empty}>There is only this one.<//>`}<//>
         <${Panel} title="Beside another" note="2,000 pairs scored by both" tools=${d.models.length > 1 && html`<select aria-label="Compare with"
             onChange=${e => (location.hash = to('models', { id: chosen.version, with: e.target.value }))}>
             ${d.models.filter(x => x.version !== chosen.version).map(x => html`<option value=${x.version} selected=${x.version === other}>${x.version}</option>`)}</select>`}>

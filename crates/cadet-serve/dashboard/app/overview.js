@@ -57,6 +57,7 @@ function Shown({ m }) {
   return html`<${Panel} title="What answers say">
     <${Figure} name="fresh share" value=${pct(m.now('cadet_fresh_ratio'))} values=${m.over('cadet_fresh_ratio')} />
     <${Figure} name="already seen" value=${pct(m.now('cadet_repeat_ratio'), 1)} values=${m.over('cadet_repeat_ratio')} />
+    ${!m.now('cadet_rows_scored_total') && html`<p class="fine">Nothing was asked yet.</p>`}
   <//>`;
 }
 

@@ -185,7 +185,9 @@ fn history(manifest: &Manifest, size: (f64, f64)) -> String {
         y: Axis::new("loss").unit("nats"),
         series: vec![Series::new("training", train), Series::new("validation", valid)],
         level: Some(Mark::new(cadet::metrics::CHANCE_LOSS, "chance")),
-        moment: Some(Mark::new(history.best as f64, format!("kept: {}", history.best))),
+        // At the very end it would say what everybody expects.
+        moment: (history.best < history.epochs.len())
+            .then(|| Mark::new(history.best as f64, format!("kept: {}", history.best))),
         size,
         ..Lines::default()
     }
