@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Args, Command, Items, Key};
+use args::{Args, Command, Items, Key, State};
 
 fn main() -> ExitCode {
     hush_caught_panics();
@@ -45,6 +45,8 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => commands::inspect::run(inspect, &args.global),
         Command::Serve(serve) => commands::serve::run(serve),
         Command::Key(Key::New(new)) => commands::key::new(new, &args.global),
+        Command::State(State::Check(check)) => commands::state::check(check, &args.global),
+        Command::State(State::Cut(cut)) => commands::state::cut(cut, &args.global),
     };
     let result = ready.and_then(|()| output::pool(args.global.threads)).and_then(|pool| pool.install(run));
     match result {

@@ -48,7 +48,7 @@ fn training_into_a_data_folder_leaves_a_model_that_answers() {
     place.refused(&format!("model promote data {second}"), &["SHA-256"]);
     assert_eq!(current(&place), format!("{first}\n"));
     place.refused(&format!("train log.csv --into data --out model {QUICK}"), &["--into"]);
-    place.refused(&format!("train log.csv --no-promote --out model {QUICK}"), &["--into"]);
+    place.refused(&format!("train log.csv --no-promote --out model {QUICK}"), &["--no-promote"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::condition::lock;
+use crate::condition::{Phase, lock};
 use crate::promote::Swap;
 use crate::requests::Requests;
 use crate::service::Service;
@@ -34,6 +34,8 @@ pub(crate) enum Job {
     BackUp(u64),
     /// Writes what was folded.
     Save,
+    /// Writes closed parts of the log for training, and lets go of what nobody needs.
+    Compact,
     /// Nothing more comes.
     End,
 }
@@ -79,7 +81,7 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
         if matches!(job, Job::End) {
             return;
         }
-        let what = format!("{job:?}");
+        let (what, is_start) = (format!("{job:?}"), matches!(job, Job::Start));
         let done = catch_unwind(AssertUnwindSafe(|| match job {
             Job::Start => service.load_at_start(),
             Job::Swap(swap) => service.run_swap(swap),
@@ -92,10 +94,18 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
                     );
                 }
             }
+            Job::Compact => service.compact(),
             Job::End => {}
         }));
         if done.is_err() {
             tracing::error!("{what} ended in a panic");
+            service.backing_up.store(false, Ordering::SeqCst);
+            if is_start {
+                service
+                    .notes
+                    .no_load(Phase::Failed, "loading ended in a panic, which the log tells of".into());
+                service.swapping.store(false, Ordering::SeqCst);
+            }
         }
         service.bell.ring();
     }
@@ -104,7 +114,7 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
 fn keep_folding(service: &Weak<Service>, bell: &Bell) {
     let mut pace = Pace::default();
     let mut requests = Requests::default();
-    let mut looked = Instant::now();
+    let (mut looked, mut compacted) = (Instant::now(), (Instant::now(), 0));
     let mut wait = Duration::ZERO;
     loop {
         let rung = bell.wait(wait);
@@ -123,6 +133,14 @@ fn keep_folding(service: &Weak<Service>, bell: &Bell) {
             requests.look(&service);
         }
         service.ask_for_snapshot();
+        if compacted.0.elapsed() >= service.options.compact_every {
+            let seq = service.store().seq();
+            if seq > compacted.1 {
+                // Only a service that ends has nobody to do it.
+                let _ = service.jobs.send(Job::Compact);
+            }
+            compacted = (Instant::now(), seq);
+        }
     }
 }
 

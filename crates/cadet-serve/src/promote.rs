@@ -160,6 +160,14 @@ impl Service {
         }
     }
 
+    /// Writes closed parts of the log for training, and lets go of what no model needs.
+    pub(crate) fn compact(&self) {
+        match self.store().compact() {
+            Ok(()) => self.release(),
+            Err(error) => tracing::warn!("the log was not written to exposures/: {error}"),
+        }
+    }
+
     /// Says what of the log no model needs any more: neither the one that answers nor those that can be
     /// restored.
     fn release(&self) {

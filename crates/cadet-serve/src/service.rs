@@ -40,6 +40,8 @@ pub struct ServiceOptions {
     pub fold_events: u64,
     /// After so many events, what was folded is written to the disk, to start from.
     pub snapshot_events: u64,
+    /// So often closed parts of the log are written to `exposures/`, for `cadet train`, where anything came.
+    pub compact_every: Duration,
     /// How often commands beside the service are looked for.
     pub look_every: Duration,
     /// Bytes of memory that are free; `None` asks the operating system.
@@ -54,6 +56,7 @@ impl Default for ServiceOptions {
             fold_every: Duration::from_secs(5),
             fold_events: 10_000,
             snapshot_events: 1_000_000,
+            compact_every: Duration::from_secs(900),
             look_every: Duration::from_secs(1),
             free_memory: None,
             store: StoreOptions::default(),

@@ -68,12 +68,14 @@ impl Service {
     pub(crate) fn load_trained(&self, name: &str) -> Result<Follower> {
         let model = store::load(&self.registry().path(name))?;
         let now = self.store().seq();
-        let follower = Follower::of_trained(name, model, now);
+        let mut follower = Follower::of_trained(name, model, now);
         if follower.trained > now {
+            // All that is in this log came after that training, or the model has it by another way.
             tracing::warn!(
-                "model {name} was trained up to position {} of a log that ends at {now}: is it of another folder?",
+                "model {name} was trained up to position {} of a log, and this one ends at {now}: it is of another folder, so all of this log is folded in",
                 follower.trained
             );
+            (follower.trained, follower.folded) = (0, 0);
         }
         Ok(follower)
     }
@@ -115,7 +117,7 @@ impl Service {
             return refuse("may know users who are to be forgotten");
         }
         let model = store::load(&folder)?;
-        let since = trained.through.unwrap_or(0);
+        let since = trained.through.filter(|since| *since <= through).unwrap_or(0);
         Ok(Some(Follower::of_folded(name, model, since, trained.data.users, through)))
     }
 

@@ -125,7 +125,9 @@ fn folded_on_or_read_again_it_is_the_same_model() {
         drop(service);
     }
     let service = open(folder.path());
-    rows[600..].chunks(100).for_each(|part| drop(send_rows(&service, part)));
+    for part in rows[600..].chunks(100) {
+        send_rows(&service, part);
+    }
     all_folded(&service);
     let whole = everything(&Ask::new(&expected(models::learned(), &rows)));
     assert!(everything(&service.serving().unwrap().ask) == whole);
@@ -175,7 +177,11 @@ fn a_promoted_model_knows_what_arrived_before_and_during() {
     let service = open(folder.path());
     let second = service.registry().publish(models::other()).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| rows.chunks(4).for_each(|part| drop(send_rows(&service, part))));
+        scope.spawn(|| {
+            for part in rows.chunks(4) {
+                send_rows(&service, part);
+            }
+        });
         for i in 0..6 {
             promoted(&service, if i % 2 == 0 { &second } else { &first });
         }
@@ -319,4 +325,31 @@ fn many_events_are_folded_before_the_time_is_up() {
     assert_eq!(service.serving().unwrap().folded, 0);
     send_rows(&service, &arrivals(2, 10));
     all_folded(&service);
+}
+
+#[test]
+fn what_arrived_is_there_for_training() {
+    let folder = tempfile::tempdir().unwrap();
+    published(folder.path(), models::learned());
+    let service =
+        open_with(folder.path(), ServiceOptions { compact_every: Duration::from_millis(20), ..quick() });
+    send_rows(&service, &arrivals(1, 50));
+    let exposures = folder.path().join("exposures");
+    let files = || fs::read_dir(&exposures).map_or(0, |entries| entries.flatten().count());
+    until("it is written", || files() > 0);
+}
+
+#[test]
+fn a_model_of_another_log_gets_all_of_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = models::learned().with_manifest(|m| m.through = Some(1 << 30));
+    published(folder.path(), &foreign);
+    let service = open(folder.path());
+    let before = asked(&service, "4", "6").0;
+    send_rows(&service, &[shown(4, 6)]);
+    all_folded(&service);
+    assert_eq!(asked(&service, "4", "6").0, before + 1);
+    service.stop().unwrap();
+    drop(service);
+    assert_eq!(asked(&open(folder.path()), "4", "6").0, before + 1);
 }

@@ -334,16 +334,22 @@ fn a_backup_is_a_folder_that_can_be_served() {
     let [first, second] = two(folder.path());
     let service = open(folder.path());
     promoted(&service, &first);
+    send_rows(&service, &[shown("arrived", 3), shown("arrived", 3)]);
+    all_folded(&service);
     fs::create_dir_all(folder.path().join("backups/.partial/models/left")).unwrap();
     let tasks = [service.back_up().unwrap(), begun(|| service.back_up()).unwrap()];
     tasks.iter().for_each(|task| assert_eq!(ended(&service, *task).status, Progress::Succeeded));
     promoted(&service, &second);
+    send_rows(&service, &[shown("arrived", 3)]);
     let mut backups: Vec<_> =
         fs::read_dir(folder.path().join("backups")).unwrap().map(|e| e.unwrap().path()).collect();
     backups.sort();
     assert_eq!(backups.len(), 2, "{backups:?}");
     for backup in backups {
         let copy = open(&backup);
+        let serving = copy.serving().unwrap();
+        assert_eq!(copy.seen(&serving, IdRef::Str("arrived"), IdRef::Int(3)).count, 2);
+        assert!(serving.user(IdRef::Str("arrived")).is_some());
         assert_eq!(copy.serving().unwrap().version, first);
         assert_eq!(copy.registry().list().unwrap().len(), 2);
     }

@@ -39,12 +39,11 @@ pub(crate) struct Train {
         conflicts_with_all = ["list_settings", "into"]
     )]
     pub(crate) out: Option<PathBuf>,
-    /// Data folder of a service to put the model into instead, and have it answer there. With DIR/exposures
-    /// among the inputs, the service goes on from where that log ends
+    /// Or data folder of a service, where it answers (--no-promote: not yet)
     #[arg(long, value_name = "DIR", conflicts_with = "list_settings")]
     pub(crate) into: Option<PathBuf>,
     /// Only put it there
-    #[arg(long, requires = "into")]
+    #[arg(long, conflicts_with = "out", hide = true)]
     pub(crate) no_promote: bool,
     /// Users' features [default: learned]; --feature-cols a,b takes some
     #[arg(long, value_name = "FILE")]

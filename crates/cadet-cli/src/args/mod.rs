@@ -5,6 +5,7 @@ mod make;
 mod model;
 mod reading;
 mod serve;
+mod state;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
@@ -15,6 +16,7 @@ pub(crate) use make::{Demo, Items, ItemsAdd, Simulate, Train};
 pub(crate) use model::Models;
 pub(crate) use reading::{EventFlags, LogFlags, UserFlags};
 pub(crate) use serve::{Key, KeyNew, KeyRole, LogFormat, Serve};
+pub(crate) use state::{State, StateCheck, StateCut};
 
 /// How familiar is every user with every item? Learned from exposure logs alone.
 #[derive(Debug, Parser)]
@@ -60,13 +62,13 @@ pub(crate) enum Command {
         mut_arg("user_col", |arg| arg.help("Column with the users' ids [default: user_id]")),
         mut_arg("item_col", |arg| arg.help("Column with the items' ids [default: item_id]; there are --weight-col, --timestamp-col and --event-col, too")),
         override_usage = "cadet train [OPTIONS] <--out <MODEL>|--into <DIR>> <DATA>...",
-        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.parquet data/exposures --into data\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model"
+        after_help = "Examples:\n  cadet train log.parquet --out model\n  cadet train log.csv.gz --users users.csv --out model --epochs 20\n  cadet train ml-1m/ --out model --preset paper\n  zcat log.ndjson.gz | cadet train - --out model"
     )]
     Train(Box<Train>),
     /// List the models of a service's data folder, or make one of them answer
     #[command(
         subcommand,
-        after_help = "Examples:\n  cadet model ls data\n  cadet model promote data 20260102T030405-3fa9\n  cadet model rollback data"
+        after_help = "`cadet train --into DIR` puts a model there and has it answer, unless its verdict is red. Trained with DIR/exposures among the inputs, it has what the service's log has up to there, and the service folds in the rest; of any other model it folds in the whole log.\n\nExamples:\n  cadet train before.parquet data/exposures --into data\n  cadet model ls data\n  cadet model promote data 20260102T030405-3fa9\n  cadet model rollback data"
     )]
     Model(Models),
     /// Score (user, item) pairs, or all of them
@@ -127,4 +129,7 @@ pub(crate) enum Command {
     /// Keys for the service
     #[command(subcommand, after_help = "Example:\n  cadet key new --role read --name team >> key.txt")]
     Key(Key),
+    /// Look after the log of a service
+    #[command(subcommand, after_help = "Example:\n  cadet state check data")]
+    State(State),
 }

@@ -17,6 +17,7 @@ pub(crate) mod serve;
 pub(crate) mod similar;
 pub(crate) mod simulate;
 mod target;
+pub(crate) mod state;
 pub(crate) mod train;
 pub(crate) mod user;
 pub(crate) mod users;
@@ -59,7 +60,8 @@ pub(crate) fn name_columns(command: &mut Command) -> Result<()> {
         | Command::Similar(_)
         | Command::Inspect(_)
         | Command::Serve(_)
-        | Command::Key(_) => return Ok(()),
+        | Command::Key(_)
+        | Command::State(_) => return Ok(()),
     };
     log.fill(events, store::load_manifest(model)?.data.columns);
     Ok(())

@@ -29,8 +29,11 @@ use super::{Entry, Shown};
 const ENDING: &str = ".parquet";
 const ROWS_PER_GROUP: usize = 1 << 18;
 
+/// The name of a file, and the positions that it covers.
+type Named = (String, (u64, u64));
+
 /// Names of the files of a folder, and the positions that they cover, ascending.
-pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<(String, (u64, u64))>> {
+pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<Named>> {
     let range = |name: &str| {
         let (first, last) = name.strip_suffix(ENDING)?.split_once('-')?;
         Some((first.parse::<u64>().ok()?, last.parse::<u64>().ok()?))
@@ -50,7 +53,7 @@ fn path(folder: &Path, (first, last): (u64, u64)) -> PathBuf {
 pub(crate) fn clean(disk: &dyn Disk, folder: &Path, manifest: &Manifest) -> Result<()> {
     let all = list(disk, folder)?;
     for (name, (first, last)) in &all {
-        let covers = |(other, (from, to)): &&(String, (u64, u64))| {
+        let covers = |(other, (from, to)): &&Named| {
             other != name && from <= first && last <= to && *to <= manifest.compacted
         };
         if *last > manifest.compacted || all.iter().any(|file| covers(&file)) {
@@ -226,7 +229,7 @@ pub(crate) fn merge(shared: &Shared) -> Result<()> {
     let disk = &*shared.options.disk;
     let sizes: std::collections::HashMap<String, u64> =
         disk.list(&shared.exposures).map_err(|e| Error::io(&shared.exposures, e))?.into_iter().collect();
-    let mut runs: Vec<(u64, Vec<(String, (u64, u64))>)> = Vec::new();
+    let mut runs: Vec<(u64, Vec<Named>)> = Vec::new();
     for file in list(disk, &shared.exposures)? {
         let size = sizes.get(&file.0).copied().unwrap_or(0);
         match runs.last_mut() {

@@ -250,11 +250,13 @@ impl Recent {
     }
 }
 
+type Numbers = HashMap<Box<str>, u32, RandomState>;
+
 /// Numbers of items.
 #[derive(Debug)]
 struct Items {
     hasher: RandomState,
-    shards: Box<[RwLock<HashMap<Box<str>, u32, RandomState>>]>,
+    shards: Box<[RwLock<Numbers>]>,
     next: AtomicU32,
 }
 
@@ -266,7 +268,7 @@ impl Default for Items {
 }
 
 impl Items {
-    fn shard(&self, item: &str) -> &RwLock<HashMap<Box<str>, u32, RandomState>> {
+    fn shard(&self, item: &str) -> &RwLock<Numbers> {
         &self.shards[self.hasher.hash_one(item) as usize % SHARDS]
     }
 
