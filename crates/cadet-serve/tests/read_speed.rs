@@ -57,7 +57,10 @@ async fn soak_speed_beside_a_bare_route() {
     let folder = tempfile::tempdir().unwrap();
     let app = Service::open(folder.path()).unwrap();
     app.serve("speed".into(), &model, 0, 0);
-    let router = http::api().split_for_parts().0.with_state(http::Surface::new(Arc::clone(&app), Default::default()).unwrap());
+    let router = http::api()
+        .split_for_parts()
+        .0
+        .with_state(http::Surface::new(Arc::clone(&app), Default::default()).unwrap());
     let pairs = |n: usize| -> Value {
         (0..n).map(|i| json!({"user_id": i * 7 % 3_000, "item_id": i * 13 % 1_000})).collect()
     };

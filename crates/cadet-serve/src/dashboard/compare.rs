@@ -44,7 +44,14 @@ fn load(app: &Service, name: &str) -> Result<Model, Problem> {
     if !Registry::is_name(name) || !path.is_dir() {
         return Err(Problem::new(Code::UnknownModel, format!("there is no model {name:?}")));
     }
-    cadet::store::load(&path).map_err(|e| Problem::new(Code::Internal, e.to_string()))
+    cadet::store::load(&path).map_err(|e| {
+        // What it says has paths in it, which are nobody's business but the log's.
+        tracing::error!(error = %e, model = name, "a model could not be loaded");
+        Problem::new(
+            Code::Internal,
+            format!("model {name} could not be loaded: the log of the service says why"),
+        )
+    })
 }
 
 fn pairs(first: &Model, second: &Model) -> Result<Vec<(f64, f64)>, Problem> {

@@ -148,10 +148,14 @@ fn manifest(app: &Service, name: &str) -> Result<Manifest, Problem> {
     if let Some(serving) = app.serving().filter(|serving| serving.version == name) {
         return Ok(serving.model().manifest().clone());
     }
-    let failed = |e: cadet::Error| Problem::new(Code::Internal, e.to_string());
-    let all = if Registry::is_name(name) { app.registry().list().map_err(failed)? } else { Vec::new() };
-    let found = all.into_iter().find(|entry| entry.name == name).map(|entry| entry.manifest);
-    found.ok_or_else(|| Problem::new(Code::UnknownModel, format!("there is no model {name:?}")))
+    let failed = |e: cadet::Error| {
+        tracing::error!(error = %e, model = name, "a model's manifest could not be read");
+        Problem::new(Code::Internal, "the registry could not be read: the log of the service says why")
+    };
+    let found = if Registry::is_name(name) { app.registry().entry(name).map_err(failed)? } else { None };
+    found
+        .map(|entry| entry.manifest)
+        .ok_or_else(|| Problem::new(Code::UnknownModel, format!("there is no model {name:?}")))
 }
 
 fn calibration(manifest: &Manifest, size: (f64, f64)) -> String {

@@ -88,7 +88,10 @@ impl World {
     pub fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let app = Service::open(folder.path()).unwrap();
-        let router = http::api().split_for_parts().0.with_state(http::Surface::new(Arc::clone(&app), Default::default()).unwrap());
+        let router = http::api()
+            .split_for_parts()
+            .0
+            .with_state(http::Surface::new(Arc::clone(&app), Default::default()).unwrap());
         Self { app, router, folder }
     }
 
