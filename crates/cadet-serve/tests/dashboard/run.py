@@ -78,12 +78,13 @@ def build_world(folder):
     world.write(log, titles)
     models = folder / "data" / "models"
     models.mkdir(parents=True)
-    for name, epochs, seed in [("20260101T020000-before", 2, 7), ("20260102T020000-now", 6, 1)]:
+    day_before, today = (time.strftime("%Y%m%dT%H%M%S", time.gmtime(time.time() - 3600 * ago)) for ago in (33, 9))
+    for name, epochs, seed in [(f"{day_before}-before", 2, 7), (f"{today}-now", 8, 1)]:
         train = [CADET, "train", log, "--items", titles, "--out", models / name, "--epochs", str(epochs), "--seed",
                  str(seed), "--report", folder / "report.html"]
         subprocess.run(train, check=True, capture_output=True)
         shutil.copy(folder / "report.html", models / name / "report.html")
-    (models / "CURRENT").write_text("20260102T020000-now\n")
+    (models / "CURRENT").write_text(f"{today}-now\n")
     return folder / "data"
 
 
@@ -168,7 +169,7 @@ def traffic(address):
         turn = 0
         while not stop.is_set():
             turn += 1
-            user = f"u{1000 + rng.randrange(430)}"
+            user = f"u{1000 + rng.randrange(1_230)}"
             items = [f"sku-{100 + rng.randrange(50)}" for _ in range(10)]
             asked = {"user_id": user, "item_ids": items}
             shown = {"exposures": [{"user_id": user, "item_id": item} for item in items[: rng.randrange(1, 4)]]}
@@ -344,17 +345,21 @@ def sizes(address):
 def shots(browser, address, folder):
     folder.mkdir(parents=True, exist_ok=True)
     base = f"http://{address}/"
+
+    def shot(name, wait):
+        visit = Visit(browser, "light", 1280)
+        visit.go(base, PAGES[name])
+        visit.page.wait_for_timeout(wait)
+        visit.page.set_viewport_size({"width": 1280, "height": 1000})
+        path = folder / f"{name}.png"
+        visit.page.screenshot(path=path)
+        visit.context.close()
+        check(path.stat().st_size <= 200_000, f"{path} has {path.stat().st_size} bytes")
+        print(f"  {path}: {path.stat().st_size} bytes")
+
+    shot("item", 1_000)
     with traffic(address):
-        for name, wait in (("overview", 75_000), ("item", 1_000)):
-            visit = Visit(browser, "light", 1280)
-            visit.go(base, PAGES[name])
-            visit.page.wait_for_timeout(wait)
-            visit.page.set_viewport_size({"width": 1280, "height": 1000})
-            path = folder / f"{name}.png"
-            visit.page.screenshot(path=path)
-            visit.context.close()
-            check(path.stat().st_size <= 200_000, f"{path} has {path.stat().st_size} bytes")
-            print(f"  {path}: {path.stat().st_size} bytes")
+        shot("overview", 75_000)
 
 
 def main():

@@ -3,7 +3,7 @@
 import random
 import time
 
-USERS, DAYS = 420, 60
+USERS, DAYS = 1_200, 60
 KINDS = {
     "running": "shoes jacket watch belt socks cap gloves bottle vest tights",
     "camping": "tent stove lantern mat rope mug knife hammock cooler boots",
@@ -27,9 +27,9 @@ def write(log, titles):
     popular = {item: 0.3 + 1.7 * rng.random() ** 2 for item, _, _ in all_items}
     now, rows = int(time.time()), []
     for user in range(USERS):
-        taste = {kind: 0.15 for kind in kinds}
+        taste = {kind: 0.1 for kind in kinds}
         for kind in rng.sample(kinds, rng.choice([1, 1, 2])):
-            taste[kind] = 2.5
+            taste[kind] = 3.5
         active = 0.4 + 1.2 * rng.random()
         for item, _, kind in all_items:
             if rng.random() < 1 - 2.718 ** (-0.55 * active * popular[item] * taste[kind]):
