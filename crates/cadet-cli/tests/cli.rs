@@ -320,6 +320,9 @@ const COMMANDS: [&str; 14] = [
     "items",
     "items add",
     "inspect",
+    "state",
+    "state check",
+    "state cut",
 ];
 
 #[test]

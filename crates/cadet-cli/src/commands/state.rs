@@ -12,12 +12,16 @@ pub(crate) fn check(args: &StateCheck, global: &Global) -> Result<()> {
     let report = check::check(&args.folder)?;
     let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     if global.json {
-        let segments: Vec<_> = report.segments.iter().map(|s| {
+        let segments = report.segments.iter().map(|s| {
             json!({ "file": s.path, "first": s.first, "last": s.last, "records": s.records, "bytes": s.bytes })
         });
         output::print_json(&json!({
-            "seq": report.seq, "torn": report.torn, "snapshots": report.snapshots, "segments": segments.collect::<Vec<_>>(),
-            "problems": problems, "remarks": report.remarks,
+            "seq": report.seq,
+            "torn": report.torn,
+            "snapshots": report.snapshots,
+            "segments": segments.collect::<Vec<_>>(),
+            "problems": problems,
+            "remarks": report.remarks,
         }))?;
     } else {
         let rows = report.segments.iter().map(|s| {

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -14,11 +13,13 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
+use super::guard::Caller;
+use super::keys::Role;
 use super::known::{self, with_workspaces};
 use super::problem::{Code, Problem};
 use super::reranked::{self, Counting, Outcome, WireList, Written};
 use super::table::{self, Format};
-use super::wire::{Caller, Id, List, MOST_ROWS, SHORT, Span, now, too_many};
+use super::wire::{Id, List, MOST_ROWS, SHORT, Span, now, too_many};
 use crate::service::Service;
 use crate::serving::Serving;
 use crate::state::{Entry, Receipt, Shown};
@@ -162,13 +163,12 @@ impl RerankRequest {
 )]
 pub async fn rerank(
     State(app): State<App>,
-    caller: Option<Extension<Caller>>,
+    caller: Caller,
     headers: HeaderMap,
     Body(request): Body<RerankRequest>,
 ) -> Result<Response, Problem> {
-    if request.write_back && !caller.is_some_and(|c| c.may_ingest()) {
-        let detail = "write_back writes exposures: ask with a key of role ingest, or without write_back";
-        return Err(Problem::new(Code::Forbidden, detail));
+    if request.write_back {
+        caller.must(Role::Ingest)?;
     }
     let key = if request.write_back { key(&headers)? } else { None };
     let serving = known::serving(&app)?;

@@ -19,25 +19,6 @@ pub const MOST_ROWS: usize = 10_000;
 /// So many rows are worked out where the request is read; more go to the threads for long work.
 pub const SHORT: usize = 256;
 
-/// What the key of a request allows. The layer that checks keys puts it into the request; where none did, the
-/// request may only ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Caller {
-    ingest: bool,
-}
-
-impl Caller {
-    /// One that may ask, and that may say what was shown, or not.
-    pub fn new(ingest: bool) -> Self {
-        Self { ingest }
-    }
-
-    /// Whether exposures may be written.
-    pub fn may_ingest(&self) -> bool {
-        self.ingest
-    }
-}
-
 /// The id of a user or an item: a string or an integer. `17` and `"17"` are the same id. Answers have strings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Id(pub Box<str>);

@@ -127,7 +127,12 @@ pub(crate) fn put(out: &mut Vec<u8>, entry: &Entry) {
 }
 
 /// Adds positions whose rows are gone, each with the hash of its event as long as there are any.
-pub(crate) fn put_gone(out: &mut Vec<u8>, count: u64, ids: &mut impl Iterator<Item = u128>) {
+pub(crate) fn put_gone(
+    out: &mut Vec<u8>,
+    count: u64,
+    ids: &mut impl Iterator<Item = u128>,
+    offsets: &[Offset],
+) {
     if count == 0 {
         return;
     }
@@ -142,7 +147,7 @@ pub(crate) fn put_gone(out: &mut Vec<u8>, count: u64, ids: &mut impl Iterator<It
             None => out.push(GONE),
         }
     }
-    put_varint(out, 0);
+    put_offsets(out, offsets);
 }
 
 fn put_exposures(out: &mut Vec<u8>, rows: &[Shown], offsets: &[Offset]) {
@@ -173,6 +178,10 @@ fn put_exposures(out: &mut Vec<u8>, rows: &[Shown], offsets: &[Offset]) {
             put_text(out, event);
         }
     }
+    put_offsets(out, offsets);
+}
+
+fn put_offsets(out: &mut Vec<u8>, offsets: &[Offset]) {
     put_varint(out, offsets.len() as u64);
     for offset in offsets {
         put_text(out, &offset.source);

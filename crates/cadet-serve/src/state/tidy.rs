@@ -231,12 +231,18 @@ impl Shared {
             let mut ids = record.gone.into_iter().chain(ids.collect::<Vec<_>>());
             for (first, entry) in record.parts {
                 for (first, entry) in counted(first, entry, forgotten, (0, u64::MAX)) {
-                    payload::put_gone(&mut bytes, first - next, &mut ids);
-                    payload::put(&mut bytes, &entry);
+                    payload::put_gone(&mut bytes, first - next, &mut ids, &[]);
+                    match &entry {
+                        // The position that offsets alone take is one whose row is gone, too.
+                        Entry::Exposures(rows, offsets) if rows.is_empty() => {
+                            payload::put_gone(&mut bytes, 1, &mut ids, offsets);
+                        }
+                        entry => payload::put(&mut bytes, entry),
+                    }
                     next = first + payload::positions(&entry);
                 }
             }
-            payload::put_gone(&mut bytes, position + record.head.positions - next, &mut ids);
+            payload::put_gone(&mut bytes, position + record.head.positions - next, &mut ids, &[]);
             frame::close(self.store, position, &mut bytes);
             write_all(&*file, &bytes, at).map_err(failed)?;
             let end = at + bytes.len() as u64;

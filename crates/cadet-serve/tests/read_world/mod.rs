@@ -10,7 +10,8 @@ use cadet::learn::trainer::Unwatched;
 use cadet::model::Model;
 use cadet::settings::Settings;
 use cadet::worlds::synth::WorldConfig;
-use cadet_serve::http::wire::Caller;
+use cadet_serve::http::guard::Caller;
+use cadet_serve::http::keys::Role;
 use cadet_serve::http::{self, App};
 use cadet_serve::service::Service;
 use cadet_serve::state::{Entry, Refusal, Shown};
@@ -123,7 +124,11 @@ impl World {
     /// The same by a caller who may ingest, with an idempotency key.
     pub async fn post_keyed(&self, uri: &str, body: &Value, key: &str) -> Answered {
         let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
-        let request = request.header("idempotency-key", key).extension(Caller::new(true));
+        let request = request.header("idempotency-key", key).extension(Caller {
+            name: None,
+            role: Role::Admin,
+            key: None,
+        });
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 
