@@ -1,5 +1,5 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo check test bench experiments
+.PHONY: demo check test bench experiments dashboard-test screenshots
 
 CARGO ?= cargo
 
@@ -32,3 +32,11 @@ experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example trust -- research/results/trust
 	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
 	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate
+
+dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow (wants chromium and npm)
+	$(CARGO) build --quiet -p cadet-cli
+	python3 crates/cadet-serve/tests/dashboard/run.py
+
+screenshots: ## docs/images/, made again
+	$(CARGO) build --quiet -p cadet-cli
+	python3 crates/cadet-serve/tests/dashboard/run.py --shots docs/images

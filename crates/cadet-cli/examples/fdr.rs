@@ -186,6 +186,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("raw.csv"), raw)?;
     std::fs::write(folder.join("summary.md"), summary)?;
-    std::fs::write(folder.join("rates.svg"), lines.svg())?;
+    std::fs::write(folder.join("rates.svg"), cadet_plot::alone(&lines.svg()))?;
     Ok(())
 }

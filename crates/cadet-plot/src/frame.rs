@@ -4,7 +4,6 @@ use std::fmt::{self, Write};
 
 use crate::colour::{self, LEVELS};
 use crate::scale::{Axis, Scale, Span, Ticks};
-use crate::style::chart_style;
 use crate::text::{escape, fit, width, wrap};
 
 /// Size of a chart in half a page's width: the default.
@@ -398,11 +397,10 @@ fn header(w: f64, h: f64, title: &str, summary: &str) -> String {
     let words: String = words.chars().take(600).collect();
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cadet\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" \
-         role=\"img\" aria-label=\"{2}\">{3}<rect class=\"page\" width=\"{0}\" height=\"{1}\"/>",
+         role=\"img\" aria-label=\"{2}\"><rect class=\"page\" width=\"{0}\" height=\"{1}\"/>",
         Px(w),
         Px(h),
-        escape(&words),
-        chart_style()
+        escape(&words)
     )
 }
 

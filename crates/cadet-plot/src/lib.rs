@@ -1,8 +1,9 @@
 //! Charts as SVG and reports as one self-contained HTML page.
 //!
 //! Every chart is a struct with public fields, a `Default`, and `svg()`, which returns one
-//! `<svg>` that stands alone or inside a [`Page`]. Colours are CSS variables that follow
-//! `prefers-color-scheme`; nothing is fetched from anywhere.
+//! `<svg>` without inline styles: a [`Page`] carries the rules that all of them share, and any other page
+//! takes them from [`sheet`], which a strict content security policy lets it serve as a file; [`alone`] makes a
+//! file of one chart. Colours are CSS variables that follow `prefers-color-scheme`; nothing is fetched.
 //!
 //! What holds for every chart:
 //! - it never panics: values that are not finite (or beyond ±1e300) are dropped, and a chart left
@@ -35,6 +36,7 @@ mod frame;
 mod heatmap;
 mod histogram;
 mod lines;
+mod map;
 mod page;
 mod scale;
 mod scatter;
@@ -48,8 +50,10 @@ pub use frame::{HALF, WIDE};
 pub use heatmap::{Colours, Heatmap};
 pub use histogram::{Distribution, Histogram, Measure};
 pub use lines::{Lines, Mark, Series};
-pub use page::{Block, Details, Figure, Light, Page, Section, Tile, Verdict};
+pub use map::{Map, Spot};
+pub use page::{Block, Details, Figure, Light, Page, Section, Tile, Verdict, tips};
 pub use scale::Axis;
 pub use scatter::{PointGroup, Scatter};
+pub use style::{alone, sheet};
 pub use table::{Best, Cell, Column, Table};
 pub use text::number;

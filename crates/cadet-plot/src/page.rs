@@ -2,9 +2,15 @@
 
 use std::fmt::Write;
 
-use crate::style::chart_style;
+use crate::style::sheet;
 use crate::table::Table;
 use crate::text::escape;
+
+/// The script that shows what a chart says of a mark as soon as it is pointed at. Pages that serve charts
+/// themselves serve it, too; its box has the class `tip`.
+pub fn tips() -> &'static str {
+    include_str!("page.js")
+}
 
 /// A report page.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -163,9 +169,9 @@ impl Page {
             "<!doctype html>\n<html lang=\"en\" class=\"cadet\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
-             <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n{}\n<style>\n{}</style>\n</head>\n<body>\n",
+             <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{}</style>\n<style>\n{}</style>\n</head>\n<body>\n",
             escape(&self.title),
-            chart_style(),
+            sheet(),
             include_str!("page.css")
         );
         let _ = write!(out, "<header><h1>{}</h1>", escape(&self.title));
@@ -212,7 +218,7 @@ impl Page {
         if !self.footer.is_empty() {
             let _ = writeln!(out, "<footer>{}</footer>", escape(&self.footer));
         }
-        let _ = write!(out, "<script>\n{}</script>\n</body>\n</html>\n", include_str!("page.js"));
+        let _ = write!(out, "<script>\n{}</script>\n</body>\n</html>\n", tips());
         out
     }
 }
@@ -231,8 +237,7 @@ impl Block {
                 out.push_str("<div class=\"figures\">");
                 for figure in figures {
                     out.push_str(if figure.wide { "<figure class=\"wide\">" } else { "<figure>" });
-                    // The page carries the style once.
-                    out.push_str(&figure.svg.replacen(chart_style(), "", 1));
+                    out.push_str(&figure.svg);
                     if !figure.caption.is_empty() {
                         let _ = write!(out, "<figcaption>{}</figcaption>", escape(&figure.caption));
                     }

@@ -1,29 +1,48 @@
-//! The style sheet that every chart carries and a page carries once.
+//! The style sheet of every chart: classes alone, so that a page whose policy forbids inline styles can serve
+//! it as a file.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use crate::colour;
+use crate::colour::{self, LEVELS};
 
-/// `<style>…</style>`, the same bytes for every chart, so that a page can share one copy.
-pub(crate) fn chart_style() -> &'static str {
-    static STYLE: OnceLock<String> = OnceLock::new();
-    STYLE.get_or_init(|| {
-        let mut css = String::from("<style>");
-        css.push_str(&palette(false, ".cadet"));
+/// The rules that every chart needs. A [`crate::Page`] carries them; another page serves or embeds them once.
+///
+/// Colours follow `prefers-color-scheme`, unless the root element has `data-theme="light"` or `"dark"`.
+pub fn sheet() -> &'static str {
+    static SHEET: OnceLock<String> = OnceLock::new();
+    SHEET.get_or_init(|| {
+        let (light, dark) = (palette(false), palette(true));
+        let mut css = format!(".cadet{{{light}}}");
+        let under = |root: &str| format!("{root}.cadet,{root} .cadet{{{dark}}}");
         // Only on screen: paper is always light.
-        let _ = write!(css, "@media screen and (prefers-color-scheme:dark){{{}}}", palette(true, ".cadet"));
+        let _ = write!(
+            css,
+            "@media screen{{@media (prefers-color-scheme:dark){{{}}}{}}}",
+            under(":root:not([data-theme=light])"),
+            under(":root[data-theme=dark]")
+        );
         for i in 0..colour::SERIES {
             let _ = write!(css, "svg.cadet .k{i}{{--k:var(--c{i})}}");
         }
+        for (ramp, i) in ['q', 'd'].into_iter().flat_map(|ramp| (0..LEVELS).map(move |i| (ramp, i))) {
+            let _ = write!(css, "svg.cadet .{ramp}{i}{{fill:var(--{ramp}{i})}}");
+        }
         css.push_str(RULES.trim());
-        css.push_str("</style>");
         css
     })
 }
 
-fn palette(dark: bool, scope: &str) -> String {
-    let mut css = format!("{scope}{{");
+/// A chart as a file of its own: the same picture, with the rules in it.
+pub fn alone(svg: &str) -> String {
+    match svg.split_once('>') {
+        Some((tag, rest)) => format!("{tag}><style>{}</style>{rest}", sheet()),
+        None => svg.to_string(),
+    }
+}
+
+/// All colours of a light or a dark page, as variables.
+fn palette(dark: bool) -> String {
     let (base, series) = if dark {
         (
             "--ink:#e8ecf1;--muted:#a3aebb;--faint:#6f7b89;--grid:#2a313a;--axis:#5a6674;--paper:#171b21;--missing:#0f1216",
@@ -35,14 +54,13 @@ fn palette(dark: bool, scope: &str) -> String {
             colour::LIGHT,
         )
     };
-    css.push_str(base);
+    let mut css = base.to_string();
     for (i, c) in series.iter().enumerate() {
         let _ = write!(css, ";--c{i}:{c}");
     }
-    css.push('}');
     for (name, ramp) in [("q", colour::sequential(dark)), ("d", colour::diverging(dark))] {
         for (i, c) in ramp.iter().enumerate() {
-            let _ = write!(css, "svg.cadet .{name}{i}{{fill:{c}}}");
+            let _ = write!(css, ";--{name}{i}:{c}");
         }
     }
     css
@@ -73,6 +91,7 @@ svg.cadet .hist{fill:var(--k);fill-opacity:.28;stroke:var(--k);stroke-width:1.5;
 svg.cadet .soft{fill:var(--k);fill-opacity:.45}
 svg.cadet .dot{fill:var(--k);stroke:var(--paper);stroke-width:1}
 svg.cadet .cloud{fill:var(--k);fill-opacity:.55}
+svg.cadet .spot{fill-opacity:.85;stroke:var(--paper);stroke-width:.75}
 svg.cadet .whisker{stroke:var(--k);stroke-width:1.5;fill:none}
 svg.cadet .error{stroke:var(--ink);stroke-width:1.25;fill:none;opacity:.8}
 svg.cadet .error-halo{stroke:var(--paper);stroke-width:3.5;fill:none;opacity:.55}
@@ -84,4 +103,6 @@ svg.cadet .hit{fill:var(--k);fill-opacity:0;stroke:transparent;stroke-width:10;p
 svg.cadet .hit:hover{fill-opacity:1}
 svg.cadet .column{fill:var(--ink);fill-opacity:0;pointer-events:all}
 svg.cadet .column:hover{fill-opacity:.06}
+svg.bar rect{fill:var(--c0)}
+svg.bar rect.below{fill:var(--c1)}
 ";

@@ -2,8 +2,8 @@
 
 use cadet_plot::{
     Axis, Bar, BarSeries, Bars, Calibration, CalibrationBin, Cell, Colours, Column, Distribution, Figure,
-    Heatmap, Histogram, Light, Lines, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Table, Tile,
-    Verdict, WIDE,
+    Heatmap, Histogram, Light, Lines, Map, Mark, Measure, Page, PointGroup, Scatter, Section, Series, Spot,
+    Table, Tile, Verdict, WIDE,
 };
 
 const LIMIT: usize = 300_000;
@@ -73,10 +73,13 @@ fn check(name: &str, draw: impl Fn() -> String) -> String {
     assert!(svg.len() < LIMIT, "{name}: {} bytes", svg.len());
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"), "{name}");
     for word in ["NaN", "inf", "-0\"", "e+"] {
-        let visible = svg.split("</style>").nth(1).expect("a body");
-        assert!(!visible.contains(word), "{name}: {word:?} in {visible:.2000}");
+        assert!(!svg.contains(word), "{name}: {word:?} in {svg:.2000}");
     }
+    assert!(!svg.contains("<style") && !svg.contains(" style="), "{name}: an inline style");
     check_markup(&svg);
+    let alone = cadet_plot::alone(&svg);
+    check_markup(&alone);
+    assert_eq!(alone.matches("<style>").count(), 1, "{name}: a file of its own carries the rules");
     svg
 }
 
@@ -152,6 +155,29 @@ fn scatter_survives_hostile_numbers() {
             };
             check(name, || chart.svg());
         }
+    }
+}
+
+#[test]
+fn maps_survive_hostile_numbers() {
+    for (name, values) in hostile() {
+        let spots = |long: usize| -> Vec<Spot> {
+            let spot = |(i, (x, y)): (usize, (f64, f64))| Spot {
+                id: format!("<{i}>").repeat(long),
+                name: name.repeat(long),
+                note: "a\nnote".into(),
+                at: (x, y),
+                weight: x,
+                value: y,
+            };
+            pairs(&values).into_iter().take(5_000).enumerate().map(spot).collect()
+        };
+        for axis in axes() {
+            let (x, y, value) = (axis.clone(), axis.clone(), axis);
+            let map = Map { x, y, value, spots: spots(1), ..Map::default() };
+            check(name, || map.svg());
+        }
+        check(name, || Map { spots: spots(50), ..Map::default() }.svg());
     }
 }
 
@@ -345,7 +371,7 @@ fn every_text_is_escaped() {
         };
         let html = page.html();
         assert_eq!(html.matches("<script>").count(), 1);
-        assert_eq!(html.matches("</style>").count(), 2, "the chart style is shared");
+        assert_eq!(html.matches("</style>").count(), 2, "the chart sheet and the page's own");
         check_markup(&html);
         assert!(html == page.html());
     }
@@ -367,6 +393,7 @@ fn empty_charts_say_so() {
         Histogram::default().svg(),
         Heatmap::default().svg(),
         Bars::default().svg(),
+        Map::default().svg(),
         Calibration::default().svg(),
     ] {
         assert!(svg.contains(">no data</text>"));

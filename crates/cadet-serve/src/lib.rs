@@ -17,6 +17,7 @@ mod background;
 mod backup;
 pub mod condition;
 pub mod config;
+pub mod dashboard;
 mod files;
 pub mod fold;
 mod follow;

@@ -107,7 +107,7 @@ pub type Page = (&'static str, Access, MethodRouter<Surface>);
 
 /// Pages for people, which `--no-dashboard` leaves out. They are no part of the API.
 fn pages() -> Vec<Page> {
-    Vec::new()
+    crate::dashboard::pages()
 }
 
 /// Pages that are always there.

@@ -462,7 +462,7 @@ pub(crate) fn run(args: &Args, table: Table) -> Result<()> {
     write_file(&folders.out.join("raw.csv"), &summary::raw(outcomes))?;
     let text = summary::text(table, outcomes, args);
     write_file(&folders.out.join("summary.md"), &text)?;
-    write_file(&folders.out.join("auc.svg"), &summary::plot(table, outcomes).svg())?;
+    write_file(&folders.out.join("auc.svg"), &cadet_plot::alone(&summary::plot(table, outcomes).svg()))?;
     crate::output::print(&text)
 }
 

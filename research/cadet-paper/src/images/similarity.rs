@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ..Heatmap::default()
     };
     let drawn = picture("Shared active categories".into(), overlap.clone(), "categories");
-    write_file(&folders.out.join("truth.svg"), &drawn.svg())?;
+    write_file(&folders.out.join("truth.svg"), &cadet_plot::alone(&drawn.svg()))?;
 
     let mut raw = String::from("dataset,input,seed_tasks,seed,rank_correlation\n");
     let mut text = format!(
@@ -101,7 +101,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 if seed == 1 {
                     let title = format!("Cosine of learned embeddings, M0 = {seed_tasks}, {}", input.name());
                     let name = format!("{}_{seed_tasks}.svg", input.name());
-                    write_file(&folders.out.join(name), &picture(title, cosines, "cosine").svg())?;
+                    write_file(
+                        &folders.out.join(name),
+                        &cadet_plot::alone(&picture(title, cosines, "cosine").svg()),
+                    )?;
                 }
                 found.push(correlation);
                 bar.done(1);

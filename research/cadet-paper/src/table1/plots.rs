@@ -21,14 +21,20 @@ pub(super) fn write(out: &Path, study: &Study, entries: &[Entry]) -> Result<()> 
         }
         for rule in ["count", "lift"] {
             let name = format!("auc_{features}_{rule}.svg");
-            write_file(&out.join(name), &bars(&table, features, rule).svg())?;
+            write_file(&out.join(name), &cadet_plot::alone(&bars(&table, features, rule).svg()))?;
         }
-        write_file(&out.join(format!("by_size_{features}.svg")), &by_size(&rows, features).svg())?;
+        write_file(
+            &out.join(format!("by_size_{features}.svg")),
+            &cadet_plot::alone(&by_size(&rows, features).svg()),
+        )?;
         let with_map = |o: &&&Outcome| o.features == features && !o.map.is_empty();
         // The row with the best exposure AUC that has one.
         if let Some(outcome) = rows.iter().filter(with_map).max_by(|a, b| exposure(a).total_cmp(&exposure(b)))
         {
-            write_file(&out.join(format!("embeddings_{features}.svg")), &genres(study, outcome).svg())?;
+            write_file(
+                &out.join(format!("embeddings_{features}.svg")),
+                &cadet_plot::alone(&genres(study, outcome).svg()),
+            )?;
         }
     }
     Ok(())
