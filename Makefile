@@ -1,12 +1,12 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo check test bench experiments dashboard-test screenshots
+.PHONY: demo check test wheel python-test bench experiments dashboard-test screenshots
 
 CARGO ?= cargo
 
 demo: ## the main job on a generated world with known truth
 	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
 
-PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-serve -p cadet-cli
+PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-show -p cadet-serve -p cadet-python -p cadet-cli
 
 check: ## the quick tier: format, lints and tests of the product, which knows nothing of research/
 	! grep -nE '^(burn|cadet-(deep|paper))' crates/*/Cargo.toml
@@ -20,6 +20,30 @@ test: ## every check, cheapest first
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(MAKE) python-test
+
+PYTHON = target/python/bin/python
+PIP = -m pip install --quiet --disable-pip-version-check
+
+$(PYTHON): crates/cadet-python/tests/requirements.txt
+	python3 -m venv --clear target/python
+	$(PYTHON) $(PIP) -r $<
+	touch $@
+
+wheel: $(PYTHON) ## the Python package, into target/wheels, and tried in an empty environment
+	rm -rf target/wheels
+	target/python/bin/maturin build --quiet --release -m crates/cadet-python/Cargo.toml --out target/wheels
+	python3 -m venv --clear target/empty
+	target/empty/bin/python $(PIP) target/wheels/*.whl
+	target/empty/bin/python -c 'import cadet; print(cadet.fit(cadet.demo_log(), epochs=2))'
+	ls target/wheels/*.whl
+
+python-test: $(PYTHON) ## the Python package beside the command line
+	$(CARGO) build --quiet -p cadet-cli
+	rm -rf target/python/wheels
+	target/python/bin/maturin build --quiet -m crates/cadet-python/Cargo.toml --out target/python/wheels
+	$(PYTHON) $(PIP) --force-reinstall --no-deps target/python/wheels/*.whl
+	CADET_CLI=$(CURDIR)/target/debug/cadet $(PYTHON) -m pytest crates/cadet-python/tests
 
 bench: ## speed beside PyTorch, ONNX Runtime and Polars, and how fast a model answers
 	python3 benches/peers/run.py

@@ -1,13 +1,15 @@
 //! Which lists are to be reranked? Items with the caller's relevance, in one list a user, or several told
 //! apart by a column. The rows of a list may stand anywhere; about 16 bytes a row are held.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::path::Path;
 
+use arrow_array::RecordBatch;
 use cadet::{At, Error, Hint, IdRef, Ids, Result};
 
 use crate::rows::{self, Cell};
-use crate::skipped::{Fault, Reason, Skipped, SkippedRows, clip, no_column, one_column};
+use crate::skipped::{BadRows, Fault, Reason, Skipped, SkippedRows, clip, no_column, one_column};
 use crate::source;
 
 /// How lists are to be read.
@@ -102,37 +104,77 @@ impl Lists {
 
 /// Reads lists from CSV, NDJSON or Parquet: a file, a folder of files, or standard input (`-`).
 pub fn read_lists(path: &Path, options: &ListOptions) -> Result<Lists> {
-    let mut lists = Lists::default();
-    let mut found = Found::default();
-    // Whether lists have ids of their own: the first file says.
-    let named = std::cell::OnceCell::new();
+    let mut reading =
+        Reading { options, lists: Lists::default(), found: Found::default(), named: OnceCell::new() };
     for file in source::files(path)? {
+        reading.read(&file, |choose, each| rows::read(&file, options.skip_bad, choose, each))?;
+    }
+    reading.end(path)
+}
+
+/// The same from tables in memory, all of the same columns.
+pub fn lists_of<'a>(
+    batches: impl IntoIterator<Item = &'a RecordBatch>,
+    options: &ListOptions,
+) -> Result<Lists> {
+    let mut reading =
+        Reading { options, lists: Lists::default(), found: Found::default(), named: OnceCell::new() };
+    let (in_memory, mut first) = (Path::new(""), 0);
+    for batch in batches {
+        reading
+            .read(in_memory, |choose, each| rows::read_table(batch, first, options.skip_bad, choose, each))?;
+        first += batch.num_rows() as u64;
+    }
+    reading.end(in_memory)
+}
+
+/// Lists on their way in.
+struct Reading<'a> {
+    options: &'a ListOptions,
+    lists: Lists,
+    found: Found,
+    /// Whether lists have ids of their own: the first table says.
+    named: OnceCell<bool>,
+}
+
+impl Reading<'_> {
+    fn read(
+        &mut self,
+        path: &Path,
+        go: impl FnOnce(rows::Choose<'_>, rows::Each<'_>) -> Result<BadRows>,
+    ) -> Result<()> {
+        let Reading { options, lists, found, named } = self;
         let mut choose = |columns: &[String]| {
-            let (chosen, has_names) = choose(&file, options, columns)?;
+            let (chosen, has_names) = choose(path, options, columns)?;
             match *named.get_or_init(|| has_names) == has_names {
                 true => Ok(chosen),
                 false => {
                     let what = format!(
                         "{LIST} is a column of some files and not of others: give it to all or to none"
                     );
-                    Err(Error::data(&file, At::File, what))
+                    Err(Error::data(path, At::File, what))
                 }
             }
         };
         let mut each =
-            |_: At, cells: &[Cell<'_>]| found.add(&mut lists, cells, options, named.get() == Some(&true));
-        let bad = rows::read(&file, options.skip_bad, &mut choose, &mut each)?;
-        bad.report(&file, &mut lists.skipped);
+            |_: At, cells: &[Cell<'_>]| found.add(lists, cells, options, named.get() == Some(&true));
+        let bad = go(&mut choose, &mut each)?;
+        bad.report(path, &mut lists.skipped);
+        Ok(())
     }
-    if found.rows.is_empty() {
-        let what = match lists.skipped.reasons.first() {
-            None => "no rows: expected at least one item of a list".to_owned(),
-            Some(reason) => format!("no good rows; the first bad one: {}", reason.first),
-        };
-        return Err(Error::data(path, At::File, what));
+
+    fn end(self, path: &Path) -> Result<Lists> {
+        let Reading { options, mut lists, found, .. } = self;
+        if found.rows.is_empty() {
+            let what = match lists.skipped.reasons.first() {
+                None => "no rows: expected at least one item of a list".to_owned(),
+                Some(reason) => format!("no good rows; the first bad one: {}", reason.first),
+            };
+            return Err(Error::data(path, At::File, what));
+        }
+        found.group(&mut lists, path, options)?;
+        Ok(lists)
     }
-    found.group(&mut lists, path, options)?;
-    Ok(lists)
 }
 
 fn choose(path: &Path, options: &ListOptions, columns: &[String]) -> Result<(Vec<usize>, bool)> {
@@ -240,8 +282,10 @@ fn twice(path: &Path, options: &ListOptions, lists: &Lists, list: u32, item: u32
         clip(&user)
     );
     let hint = Hint::Column { option: "list_col", nearest: None };
-    // What came through a pipe is gone.
-    let files = source::files(path)?.into_iter().filter(|file| file.is_file());
+    // What came through a pipe is gone, and rows in memory have no place that is worth another look.
+    let in_memory = path.as_os_str().is_empty();
+    let files = if in_memory { Vec::new() } else { source::files(path)? };
+    let files = files.into_iter().filter(|file| file.is_file());
     let mut met = 0;
     for file in files {
         let mut place = None;

@@ -100,8 +100,8 @@ pub(crate) fn finite(value: f64, column: &str) -> Result<f32, Fault> {
     }
 }
 
-type Choose<'a> = &'a mut dyn FnMut(&[String]) -> Result<Vec<usize>>;
-type Each<'a> = &'a mut dyn FnMut(At, &[Cell<'_>]) -> Result<Result<(), Fault>>;
+pub(crate) type Choose<'a> = &'a mut dyn FnMut(&[String]) -> Result<Vec<usize>>;
+pub(crate) type Each<'a> = &'a mut dyn FnMut(At, &[Cell<'_>]) -> Result<Result<(), Fault>>;
 
 /// Reads a table: `choose` picks columns among those found, `each` gets their cells, row by row.
 pub(crate) fn read(path: &Path, skip_bad: bool, choose: Choose<'_>, each: Each<'_>) -> Result<BadRows> {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use arrow_array::RecordBatch;
 use cadet::{At, Error, Ids, Result};
 
 use crate::rows::{self, Cell};
-use crate::skipped::{Fault, Reason, Skipped, clip, no_column, one_column};
+use crate::skipped::{BadRows, Fault, Reason, Skipped, clip, no_column, one_column};
 
 const TITLE: &str = "title";
 
@@ -34,8 +35,36 @@ pub fn read_catalogue(path: &Path, column: &str, skip_bad: bool) -> Result<Title
     }
 }
 
+/// A catalogue in memory: tables of the same columns.
+pub fn catalogue_of<'a>(batches: impl IntoIterator<Item = &'a RecordBatch>, column: &str) -> Result<Titles> {
+    let (in_memory, mut found, mut first) = (Path::new(""), Titles::default(), 0);
+    for batch in batches {
+        read_into(&mut found, in_memory, column, false, |choose, each| {
+            rows::read_table(batch, first, false, choose, each)
+        })?;
+        first += batch.num_rows() as u64;
+    }
+    match found.items.is_empty() {
+        true => Err(Error::data(in_memory, At::File, "no rows: expected at least one id")),
+        false => Ok(found),
+    }
+}
+
 fn read(path: &Path, column: &str, needs_titles: bool, skip_bad: bool) -> Result<Titles> {
     let mut found = Titles::default();
+    read_into(&mut found, path, column, needs_titles, |choose, each| {
+        rows::read(path, skip_bad, choose, each)
+    })?;
+    Ok(found)
+}
+
+fn read_into(
+    found: &mut Titles,
+    path: &Path,
+    column: &str,
+    needs_titles: bool,
+    go: impl FnOnce(rows::Choose<'_>, rows::Each<'_>) -> Result<BadRows>,
+) -> Result<()> {
     let mut choose = |names: &[String]| {
         let item =
             one_column(path, column, names)?.ok_or_else(|| no_column(path, column, "item_col", names))?;
@@ -77,7 +106,7 @@ fn read(path: &Path, column: &str, needs_titles: bool, skip_bad: bool) -> Result
         }
         Ok(Ok(()))
     };
-    let bad = rows::read(path, skip_bad, &mut choose, &mut each)?;
+    let bad = go(&mut choose, &mut each)?;
     bad.report(path, &mut found.skipped);
-    Ok(found)
+    Ok(())
 }

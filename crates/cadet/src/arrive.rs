@@ -28,11 +28,11 @@ use crate::learn::ratio::Products;
 use crate::learn::sampler::Sampler;
 use crate::learn::tasks::TaskEmbeddings;
 use crate::learn::trainer::{History, Idle, TrainConfig, Training, Update, Validation, Watch};
-use crate::log::Log;
 use crate::log::exposures::{Exposure, TaskId};
 use crate::log::ids::Ids;
 use crate::log::instances::Instances;
 use crate::log::split::Part;
+use crate::log::{Log, LogBuilder, LogOptions};
 use crate::model::{Addition, ItemState, Model, Parts, Seen, Standing};
 use crate::{Error, Result};
 
@@ -65,6 +65,28 @@ pub struct Added {
     pub known_pairs: usize,
     /// Events of users that nothing is known of, where features are given: they are left out.
     pub unknown_user_events: u64,
+}
+
+/// What makes the log of arrivals: `given` are users whose features come along. Where features are learned, new
+/// users are folded in from what they saw; elsewhere rows of users that are neither known nor given are left out.
+pub fn log_builder(model: &Model, given: Option<&Ids>) -> Result<LogBuilder> {
+    let mut users = Ids::new();
+    let known_users_only = model.factors().is_none();
+    if known_users_only {
+        users = model.users().to_ids();
+        for id in given.into_iter().flat_map(|ids| ids.names().iter()) {
+            users.intern(id)?;
+        }
+    }
+    let half_life = model.manifest().settings.half_life;
+    let options = LogOptions {
+        half_life,
+        now: half_life.map(|_| model.manifest().data.latest),
+        seen: model.events().clone(),
+        known_users_only,
+        ..LogOptions::default()
+    };
+    Ok(LogBuilder::with_ids(users, Ids::new(), options))
 }
 
 /// A successor of a model that knows what arrived. On an error there is none, and the model is what it was.

@@ -2,14 +2,15 @@
 
 use anyhow::Result;
 use cadet::ask::Users;
-use cadet::ask::{Ask, AudienceQuestion, Chosen, Row};
+use cadet::ask::{Ask, AudienceQuestion, Chosen};
 use cadet::model::{Model, Standing};
 use cadet::{At, Error, store};
 use cadet_data::read_ids;
 use cadet_data::source::is_dash;
+use cadet_show::answers;
 use serde_json::json;
 
-use super::{label, refuse_without_signal, title, typed_item, users, worded};
+use super::{columns, label, refuse_without_signal, title, typed_item, users, worded};
 use crate::args::{Audience, Global, Mode};
 use crate::output;
 use crate::settings::Usage;
@@ -32,7 +33,11 @@ pub(crate) fn run(args: &Audience, global: &Global) -> Result<()> {
         tracing::warn!("{name} has no exposure yet: nobody is more familiar with it than anybody else");
     }
     if let Some(path) = &args.out {
-        return sheet::write(path, &in_file(args, &found.rows), global);
+        return sheet::write(
+            path,
+            &answers::audience(&columns(&args.log, &args.users.events), &found.rows),
+            global,
+        );
     }
     let rows = found.rows.iter();
     let sheet =
@@ -94,14 +99,15 @@ fn all(
         Usage("--all writes to a file: name it with -o, such as -o audiences.parquet".into())
     })?;
     let items = model.scored().len();
-    let mut table = Table::create(path, &in_file(args, &[]), global)?;
+    let named = columns(&args.log, &args.users.events);
+    let mut table = Table::create(path, &answers::audience(&named, &[]), global)?;
     output::listen_for_ctrl_c("stopping; nothing will be written");
     let bar = output::bar("scoring", Some(items as u64));
     ask.each_item(
         |item| ask.audience(item, question),
         |found| {
             bar.inc(1);
-            table.write(&in_file(args, &found.rows))
+            table.write(&answers::audience(&named, &found.rows))
         },
     )?;
     bar.finish_and_clear();
@@ -118,12 +124,4 @@ fn all(
     }
     let (rows, items) = (output::many(rows, "user"), output::many(items, "item"));
     output::print(&format!("{rows} of {items}: {}", path.display()))
-}
-
-fn in_file<'a>(args: &'a Audience, rows: &'a [Row<'a>]) -> Sheet<'a> {
-    Sheet::default()
-        .ids(&args.log.item_col, rows.iter().map(|row| row.item))
-        .ids(&args.log.user_col, rows.iter().map(|row| row.user))
-        .verdicts(rows.iter())
-        .seen(rows.iter())
 }

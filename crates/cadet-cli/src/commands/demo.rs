@@ -182,7 +182,7 @@ fn text(model: &Model, world: &World, results: &[Against], out: &Path, clock: In
     let scorer = Scorer::new(Users::of(model));
     text += "\nThree items, with their most common and their freshest users (familiarity, truth in brackets):\n\n";
     let mut rows = Vec::new();
-    for task in report::three_items(model) {
+    for task in cadet_show::page::three_items(model) {
         let verdicts = scorer.verdicts(task, &scorer.users().all())?;
         let mut order: Vec<u32> = (0..verdicts.len() as u32).collect();
         order.sort_by(|a, b| verdicts[*b as usize].familiarity.total_cmp(&verdicts[*a as usize].familiarity));

@@ -3,25 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use cadet::ask::measure::on_new_users;
-use cadet::ask::{Scorer, Users};
-use cadet::judge::evaluate::{
-    Evaluation, HeldOut, ItemAuc, Label, LabelRule, Limits, Ties, evaluate, label_auc,
-};
+use cadet::ask::{Held, Scorer};
+use cadet::judge::evaluate::{Evaluation, ItemAuc, Label, LabelRule, Ties, label_auc};
 use cadet::judge::verdict::Judgement;
-use cadet::log::split::Part;
 use cadet::log::{Log, LogBuilder, LogOptions};
 use cadet::metrics::Summary;
-use cadet::model::{Model, Standing};
-use cadet::{At, Error, IdRef, Ids, Instances, Names, TaskId, store};
+use cadet::model::Model;
+use cadet::{At, Error, IdRef, Ids, Instances, TaskId, store};
 use cadet_data::source::is_dash;
 use cadet_data::{LabelColumn, Labels, ReadOptions, movielens, read_exposures_into, read_labels};
+use cadet_show::answers;
 use serde_json::json;
 
 use super::{columns, users, verdict};
 use crate::args::{Eval, Global};
 use crate::output;
-use crate::sheet::{Sheet, Table};
+use crate::sheet::Table;
 
 pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
@@ -45,12 +42,12 @@ pub(crate) fn run(args: &Eval, global: &Global) -> Result<()> {
     output::warn_skipped(&report.skipped);
     let log = builder.finish()?;
     let held = hold_out(&model, &log, args)?;
-    let measured = measured(&model, &held);
+    warn_unmeasured(&held);
     let bar = output::bar("measuring", None);
-    let found = held.evaluate(&model, &log, &measured, seed).map_err(|e| of_data(e, args))?;
+    let found = held.evaluate(&model, &log, seed).map_err(|e| of_data(e.into(), args))?;
     bar.finish_and_clear();
     let labels = match &args.labels {
-        Some(path) => label_aucs(&model, &log, &held, &measured, path, &args.log.user_col)?,
+        Some(path) => label_aucs(&model, &log, &held, path, &args.log.user_col)?,
         None => Vec::new(),
     };
     if let Some(path) = &args.out {
@@ -80,115 +77,20 @@ pub(super) fn of_data(error: anyhow::Error, args: &Eval) -> anyhow::Error {
     }
 }
 
-/// Users that the model was not trained on, and what they were exposed to.
-struct Held {
-    /// Their names.
-    ids: Ids,
-    /// Their numbers in the log.
-    users: Vec<u32>,
-    /// Numbered as `ids`, items as in the log.
-    exposures: cadet::Exposures,
-    /// Features of those that the model does not know, where features are given.
-    others: Option<(Ids, Instances)>,
-}
-
-impl Held {
-    /// These users among those that the model can score.
-    fn known(&self, model: &Model) -> Result<Users> {
-        Ok(match &self.others {
-            Some((ids, features)) => Users::with_features(model, ids.clone(), features.clone())?,
-            None if model.factors().is_some() => {
-                let known = model.items().len();
-                let exposures = self.exposures.filter(|t, _| (t.0 as usize) < known);
-                Users::folded_in(model, self.ids.clone(), exposures)?
-            }
-            None => Users::of(model),
-        })
-    }
-
-    fn evaluate(&self, model: &Model, log: &Log, measured: &[bool], seed: u64) -> Result<Evaluation> {
-        if model.factors().is_some() {
-            let (users, items) = (self.ids.names(), log.items.names());
-            return Ok(on_new_users(model, users, items, &self.exposures, measured, seed)?);
-        }
-        let scorer = Scorer::new(self.known(model)?);
-        let numbers = self.numbers(scorer.users());
-        let scores = |task: TaskId, instances: &[u32]| {
-            let users: Vec<u32> = instances.iter().map(|i| numbers[*i as usize]).collect();
-            scorer.familiarity(task, &users)
-        };
-        let instances: Vec<u32> = (0..self.ids.len() as u32).collect();
-        let held = HeldOut { instances: &instances, each: 1, targets: &self.exposures, shown: None };
-        Ok(evaluate(&scores, &held, measured, model.manifest().settings.base, Limits::default(), seed)?)
-    }
-
-    /// The number of each among those that can be scored.
-    fn numbers(&self, users: &Users) -> Vec<u32> {
-        (0..self.ids.len() as u32).map(|u| users.find(self.ids.name(u)).unwrap_or_default()).collect()
-    }
-}
-
-/// Which items can be measured on these users: trained ones always, added ones where no held-out user is the
-/// model's own, since their embeddings rest on everybody who saw them.
-fn measured(model: &Model, held: &Held) -> Vec<bool> {
-    let known = model.users().len() as u32;
-    let mut measured = model.trained();
-    if held.users.iter().all(|u| *u >= known) {
-        model.scored().iter().for_each(|t| measured[t.0 as usize] = true);
-    }
-    let is_added =
-        |t: TaskId| measured.get(t.0 as usize) == Some(&false) && model.standing(t) == Standing::Added;
-    let left_out = held.exposures.audiences().filter(|(t, a)| !a.instances.is_empty() && is_added(*t));
-    let (items, pairs) =
-        left_out.fold((0, 0), |(items, pairs), (_, a)| (items + 1, pairs + a.instances.len()));
-    if items > 0 {
-        tracing::warn!(
-            "left out {} to {} not trained on: what is known of these rests on the held-out users too; train again, or measure on users the model has never seen",
-            output::many(pairs, "held-out exposure"),
-            output::many(items, "item")
-        );
-    }
-    measured
-}
-
 /// The users of --users with their features.
 pub(super) fn given(args: &Eval, model: &Model) -> Result<Option<(Ids, Instances)>> {
     let read = |path: &PathBuf| users::given(path, model, &args.log, "leave --users out");
     args.users.as_ref().map(read).transpose()
 }
 
-/// Held out are those of the data who are the model's test users, or who were not there in training.
+/// The users of the data that the model may be measured on; says who is left out.
 fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
-    let others = given(args, model)?;
-    let rule = model.manifest().settings.split()?;
-    let (known, trained) = (model.users().len() as u32, model.trained_users() as u32);
-    let mut keep = vec![false; log.users.len()];
-    log.exposures.instances().iter().for_each(|u| keep[*u as usize] = true);
-    for (u, keep) in (0u32..).zip(&mut keep) {
-        let held_out = !model.manifest().refitted && rule.part(log.users.name(u)) == Part::Test;
-        *keep &= u >= trained || held_out;
+    let held = Held::of(model, log, given(args, model)?)?;
+    if held.without_features > 0 {
+        let new = output::many(held.without_features, "new user");
+        tracing::warn!("left out {new} without features: give --users");
     }
-    if model.factors().is_none() {
-        let has = |u: u32| others.as_ref().is_some_and(|(ids, _)| ids.get(log.users.name(u)).is_some());
-        let without: Vec<u32> =
-            (known..log.users.len() as u32).filter(|u| keep[*u as usize] && !has(*u)).collect();
-        if !without.is_empty() {
-            let new = output::many(without.len(), "new user");
-            tracing::warn!("left out {new} without features: give --users");
-            without.iter().for_each(|u| keep[*u as usize] = false);
-        }
-    }
-    let users: Vec<u32> = (0..log.users.len() as u32).filter(|u| keep[*u as usize]).collect();
-    let Some(first) = args.data.first().filter(|_| users.is_empty()) else {
-        let mut ids = Ids::new();
-        if matches!(log.users.names(), Names::Str { .. }) {
-            ids.promote();
-        }
-        for user in &users {
-            ids.intern(log.users.name(*user))?;
-        }
-        return Ok(Held { ids, users, exposures: log.exposures.keep_instances(&keep), others });
-    };
+    let Some(first) = args.data.first().filter(|_| held.users.is_empty()) else { return Ok(held) };
     let what = match model.manifest().refitted {
         true => {
             "every user in it was trained on, by the setting refit: `cadet inspect` has what was measured before; give data of other users"
@@ -198,6 +100,17 @@ fn hold_out(model: &Model, log: &Log, args: &Eval) -> Result<Held> {
         }
     };
     Err(Error::data(first, At::File, what).into())
+}
+
+fn warn_unmeasured(held: &Held) {
+    let (items, pairs) = held.unmeasured;
+    if items > 0 {
+        tracing::warn!(
+            "left out {} to {} not trained on: what is known of these rests on the held-out users too; train again, or measure on users the model has never seen",
+            output::many(pairs, "held-out exposure"),
+            output::many(items, "item")
+        );
+    }
 }
 
 /// Gender, age and occupation from the users of a MovieLens folder.
@@ -227,14 +140,7 @@ fn movielens_labels(folder: &Path) -> Result<Labels> {
 
 pub(crate) type LabelAuc = (String, LabelRule, Option<Summary>);
 
-fn label_aucs(
-    model: &Model,
-    log: &Log,
-    held: &Held,
-    measured: &[bool],
-    path: &Path,
-    user_col: &str,
-) -> Result<Vec<LabelAuc>> {
+fn label_aucs(model: &Model, log: &Log, held: &Held, path: &Path, user_col: &str) -> Result<Vec<LabelAuc>> {
     let scorer = Scorer::new(held.known(model)?);
     let numbers = held.numbers(scorer.users());
     let mut of_log = vec![0; log.users.len()];
@@ -262,7 +168,7 @@ fn label_aucs(
                 &log.exposures,
                 Label { category: &category, categories: column.categories.len(), ties: Ties::Common },
                 rule,
-                measured,
+                &held.measured,
             )?;
             found.push((column.name.clone(), rule, Summary::of(aucs.iter().map(|i| i.auc))));
         }
@@ -277,11 +183,7 @@ pub(crate) fn write_items(
     items: &[ItemAuc],
     global: &Global,
 ) -> Result<()> {
-    let sheet = Sheet::default()
-        .ids(item_col, items.iter().map(|i| ids.name(i.task.0)))
-        .counts("held_out_exposures", items.iter().map(|i| i.exposures as u32))
-        .doubles("auc", items.iter().map(|i| i.against_population))
-        .doubles("exposure_auc", items.iter().map(|i| i.auc));
+    let sheet = answers::items(item_col, ids, items);
     let mut table = Table::create(path, &sheet, global)?;
     table.write(&sheet)?;
     table.finish().map(drop)

@@ -6,12 +6,14 @@ use anyhow::{Result, bail};
 use cadet::ask::decide::Rule;
 use cadet::ask::{Ask, Flagged, Fresh};
 use cadet::judge::calibrate::Basis;
+use cadet::log::Columns;
 use cadet::store;
 use cadet_data::source::is_dash;
+use cadet_show::answers;
 use serde_json::{Value, json};
 
-use super::{label, refuse_without_signal, title, typed_item, users, worded};
-use crate::args::{self, Global, LogFlags};
+use super::{columns, label, refuse_without_signal, title, typed_item, users, worded};
+use crate::args::{self, Global};
 use crate::output;
 use crate::settings::Usage;
 use crate::sheet::{Sheet, Table, id_json};
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &args::Fresh, global: &Global) -> Result<()> {
             if items == 0 {
                 bail!("the model has no trained item");
             }
-            let mut file = File::create(path, items, &args.log, global)?;
+            let mut file = File::create(path, items, columns(&args.log, &args.users.events), global)?;
             match found {
                 Some(found) => file.add(&found)?,
                 None => {
@@ -65,17 +67,7 @@ fn json(found: &Fresh<'_>, title: Option<&str>, rule: Rule) -> Value {
 }
 
 fn on_screen<'a>(users: &'a [Flagged<'a>]) -> Sheet<'a> {
-    columns(Sheet::default().ids("user_id", users.iter().map(|u| u.row.user)), users)
-}
-
-fn in_file<'a>(log: &'a LogFlags, users: &'a [Flagged<'a>]) -> Sheet<'a> {
-    let sheet = Sheet::default().ids(&log.item_col, users.iter().map(|u| u.row.item));
-    columns(sheet.ids(&log.user_col, users.iter().map(|u| u.row.user)), users)
-}
-
-fn columns<'a>(sheet: Sheet<'a>, users: &'a [Flagged<'a>]) -> Sheet<'a> {
-    let rows = users.iter().map(|u| &u.row);
-    sheet.verdicts(rows.clone()).doubles("adjusted_p", users.iter().map(|u| u.adjusted_p)).seen(rows)
+    answers::flagged(Sheet::default().ids("user_id", users.iter().map(|u| u.row.user)), users)
 }
 
 /// Why nobody is flagged, and which rate would flag the first user.
@@ -132,7 +124,7 @@ fn short(rate: f64) -> String {
 /// The flagged users of items on their way into a file, and how many there are.
 struct File<'a> {
     path: &'a Path,
-    log: &'a LogFlags,
+    columns: Columns,
     table: Table,
     bar: indicatif::ProgressBar,
     /// The smallest rate at which any item would have a user flagged.
@@ -144,11 +136,11 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn create(path: &'a Path, items: usize, log: &'a LogFlags, global: &Global) -> Result<Self> {
-        let table = Table::create(path, &in_file(log, &[]), global)?;
+    fn create(path: &'a Path, items: usize, columns: Columns, global: &Global) -> Result<Self> {
+        let table = Table::create(path, &answers::fresh(&columns, &[]), global)?;
         output::listen_for_ctrl_c("stopping; nothing will be written");
         let bar = output::bar("flagging", Some(items as u64));
-        Ok(Self { path, log, table, bar, first_rate: None, items: 0, tested: 0, flagged: 0, pooled: 0 })
+        Ok(Self { path, columns, table, bar, first_rate: None, items: 0, tested: 0, flagged: 0, pooled: 0 })
     }
 
     fn add(&mut self, found: &Fresh<'_>) -> Result<()> {
@@ -158,7 +150,7 @@ impl<'a> File<'a> {
         self.flagged += found.users.len();
         self.pooled += usize::from(found.basis != Basis::Own);
         self.bar.inc(1);
-        self.table.write(&in_file(self.log, &found.users))
+        self.table.write(&answers::fresh(&self.columns, &found.users))
     }
 
     fn finish(self, rule: Rule, global: &Global) -> Result<()> {

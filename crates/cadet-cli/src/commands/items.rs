@@ -1,12 +1,12 @@
 //! `cadet items add`: new items, without training again.
 
 use anyhow::Result;
-use cadet::arrive::{Added, Arrivals, arrive, fine_tune};
+use cadet::arrive::{self, Added, Arrivals, arrive, fine_tune};
 use cadet::learn::trainer::{Signal, Watch};
-use cadet::log::{Built, LogBuilder, LogOptions, Tally};
+use cadet::log::{Built, Tally};
 use cadet::model::{Model, Standing};
 use cadet::{IdRef, Ids, Instances, TaskId, store};
-use cadet_data::{Read, ReadOptions, SourceInfo, Titles, read_catalogue, read_exposures_into};
+use cadet_data::{Read, ReadOptions, SourceInfo, read_catalogue, read_exposures_into};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub(crate) fn add(args: &ItemsAdd, global: &Global) -> Result<()> {
     let users = users.as_ref().map(|(ids, features)| (ids, features));
     let (mut model, added) = arrive(&model, Arrivals { log: &log, users })?;
     if let Some(listed) = &listed {
-        model = with_titles(&model, listed)?;
+        model = model.retitled(&listed.items, &listed.titles)?;
     }
     news.warn(&added);
     if tally.unknown_user_rows > 0 {
@@ -181,30 +181,13 @@ fn warn_changed(model: &Model, given: Option<&(Ids, Instances)>) {
 
 /// The exposures of users that are known, or can be; without any file there are none.
 fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Read> {
-    let mut users = Ids::new();
-    // Where features are learned, new users are folded in from what they saw.
-    let known_users_only = model.factors().is_none();
-    if known_users_only {
-        users = model.users().to_ids();
-        for id in given.into_iter().flat_map(|ids| ids.names().iter()) {
-            users.intern(id)?;
-        }
-    }
-    let half_life = model.manifest().settings.half_life;
     let bar = output::bar("reading", None);
     let files = ReadOptions {
         columns: columns(&args.log, &args.events),
         skip_bad: args.log.skip_bad,
         may_be_empty: true,
     };
-    let options = LogOptions {
-        half_life,
-        now: half_life.map(|_| model.manifest().data.latest),
-        seen: model.events().clone(),
-        known_users_only,
-        ..LogOptions::default()
-    };
-    let mut builder = LogBuilder::with_ids(users, Ids::new(), options);
+    let mut builder = arrive::log_builder(model, given)?;
     let report = read_exposures_into(&mut builder, &args.data, &files, &|p| {
         bar.set_message(format!("{} rows", count(p.rows)));
     })
@@ -213,19 +196,6 @@ fn read(args: &ItemsAdd, model: &Model, given: Option<&Ids>) -> Result<Read> {
     output::warn_skipped(&report.skipped);
     let Built { log, tally, .. } = builder.build()?;
     Ok(Read { log, tally, report })
-}
-
-/// With the titles of a catalogue, which is newer than those that the model has.
-fn with_titles(model: &Model, listed: &Titles) -> Result<Model> {
-    let own = |item: u32| model.title(TaskId(item)).unwrap_or_default().to_owned();
-    let mut titles: Vec<String> = (0..model.items().len() as u32).map(own).collect();
-    for (row, title) in (0u32..).zip(&listed.titles).filter(|(_, title)| !title.is_empty()) {
-        if let Some(item) = model.items().get(listed.items.name(row)) {
-            titles[item as usize].clone_from(title);
-        }
-    }
-    let any = titles.iter().any(|title| !title.is_empty());
-    Ok(if any { model.with_titles(titles)? } else { model.clone() })
 }
 
 fn added_items(model: &Model) -> Vec<TaskId> {

@@ -1,20 +1,23 @@
 //! `cadet rerank`: lists with the caller's relevance in, lists that balance it with freshness out.
 
 use anyhow::{Result, bail};
-use cadet::ask::rerank::{self, By, Candidate, Place, Request, RerankConfig, Reranked};
+use cadet::ask::rerank::{By, Request, RerankConfig, Reranked};
 use cadet::ask::{Ask, Status};
+use cadet::log::Columns;
 use cadet::metrics::lists::{fresh_share, intra_list_diversity, repeat_rate};
-use cadet::{IdRef, TaskId, store};
+use cadet::store;
 use cadet_data::source::is_dash;
 use cadet_data::{ListOptions, Lists, read_lists};
+use cadet_show::answers::{self, placed_by};
+use cadet_show::reranking::{Job, Rows};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Statuses, users};
+use super::{Statuses, columns, users};
 use crate::args::{Global, Method, Rerank, Scale};
 use crate::output;
-use crate::sheet::{Sheet, Table};
+use crate::sheet::Table;
 
 /// Lists reranked and written together.
 const BLOCK: usize = 1 << 12;
@@ -58,7 +61,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
         let last = ready.take();
         let (written, block) = rayon::join(
             || last.map_or(Ok(()), |(numbers, reranked)| file.write(&job, numbers, &reranked)),
-            || job.rerank(&config, numbers.clone()),
+            || rerank(&job, &config, numbers.clone()),
         );
         written?;
         let (reranked, first) = block?;
@@ -81,7 +84,7 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
     let (before, after) = (before.means(), after.means());
     if global.json {
         let placed: serde_json::Map<_, _> =
-            placed.iter().map(|(by, n)| (name(*by).to_owned(), json!(n))).collect();
+            placed.iter().map(|(by, n)| (placed_by(*by).to_owned(), json!(n))).collect();
         return output::print_json(&json!({
             "out": args.out.to_string_lossy(), "lists": lists.len(), "rows": rows,
             "status": statuses.json(), "placed": placed, "settings": config,
@@ -116,12 +119,12 @@ pub(crate) fn run(args: &Rerank, global: &Global) -> Result<()> {
 fn config(args: &Rerank, seed: Option<u64>) -> RerankConfig {
     RerankConfig {
         method: match args.method {
-            Method::Fresh => rerank::Method::Fresh,
-            Method::Mmr => rerank::Method::Mmr,
+            Method::Fresh => cadet::ask::rerank::Method::Fresh,
+            Method::Mmr => cadet::ask::rerank::Method::Mmr,
         },
         scale: match args.scale {
-            Scale::Standard => rerank::Scale::Standard,
-            Scale::Rank => rerank::Scale::Rank,
+            Scale::Standard => cadet::ask::rerank::Scale::Standard,
+            Scale::Rank => cadet::ask::rerank::Scale::Rank,
         },
         lambda: args.lambda,
         max_seen: args.max_seen,
@@ -139,156 +142,50 @@ fn by_relevance(relevance: &[f64], most: usize) -> Vec<usize> {
     order
 }
 
-/// The lists' users and items, looked up in the model once each.
-struct Job<'a> {
-    lists: &'a Lists,
-    ask: &'a Ask,
-    /// The index of each user: features given now win over those of the model.
-    users: Vec<Option<u32>>,
-    tasks: Vec<Option<TaskId>>,
-}
-
-/// What one list asks for.
-struct Rows {
-    user: Option<u32>,
-    tasks: Vec<Option<TaskId>>,
-    relevance: Vec<f64>,
-    key: [u64; 2],
-}
-
-impl Rows {
-    fn request(&self) -> Request<'_> {
-        let Rows { user, tasks, relevance, key } = self;
-        Request { user: *user, tasks, relevance, key: *key }
-    }
-}
-
-impl<'a> Job<'a> {
-    fn new(ask: &'a Ask, lists: &'a Lists) -> Self {
-        let users = lists.users.names().iter().map(|name| ask.users().find(name)).collect();
-        let tasks =
-            lists.items.names().iter().map(|name| ask.model().items().get(name).map(TaskId)).collect();
-        Self { lists, ask, users, tasks }
-    }
-
-    fn rows(&self, number: usize) -> Rows {
-        let list = self.lists.list(number);
-        Rows {
-            user: self.users[list.user as usize],
-            tasks: list.rows.iter().map(|(item, _)| self.tasks[*item as usize]).collect(),
-            relevance: list.rows.iter().map(|(_, relevance)| *relevance).collect(),
-            key: rerank::list_key(list.user_id, list.list_id),
-        }
-    }
-
-    /// Some lists reranked, and what their first places were like before and after.
-    fn rerank(
-        &self,
-        config: &RerankConfig,
-        numbers: std::ops::Range<usize>,
-    ) -> Result<(Vec<Reranked>, Vec<[Figures; 2]>)> {
-        let rows: Vec<Rows> = numbers.into_par_iter().map(|number| self.rows(number)).collect();
-        let requests: Vec<Request<'_>> = rows.iter().map(Rows::request).collect();
-        let reranked = self.ask.rerank_all(&requests, config)?;
-        let first = requests.par_iter().zip(&reranked).map(|(request, list)| {
-            let old = by_relevance(request.relevance, FIRST.min(list.places.len()));
-            let new: Vec<usize> = list.places.iter().take(FIRST).map(|p| p.index).collect();
-            [old, new].map(|order| Figures::of(self.ask, request, list, &order))
-        });
-        let first = first.collect();
-        Ok((reranked, first))
-    }
-
-    fn status(&self, user: u32, item: u32) -> Status {
-        Status::of(self.ask.model(), self.users[user as usize], self.tasks[item as usize])
-    }
+/// Some lists reranked, and what their first places were like before and after.
+fn rerank(
+    job: &Job<'_>,
+    config: &RerankConfig,
+    numbers: std::ops::Range<usize>,
+) -> Result<(Vec<Reranked>, Vec<[Figures; 2]>)> {
+    let rows = job.rows(numbers);
+    let requests: Vec<Request<'_>> = rows.iter().map(Rows::request).collect();
+    let reranked = job.ask.rerank_all(&requests, config)?;
+    let first = requests.par_iter().zip(&reranked).map(|(request, list)| {
+        let old = by_relevance(request.relevance, FIRST.min(list.places.len()));
+        let new: Vec<usize> = list.places.iter().take(FIRST).map(|p| p.index).collect();
+        [old, new].map(|order| Figures::of(job.ask, request, list, &order))
+    });
+    let first = first.collect();
+    Ok((reranked, first))
 }
 
 /// The file, and how many rows of each kind went into it.
 struct File<'a> {
     table: Table,
-    /// The columns of users, lists (where they have names) and items.
-    columns: (&'a str, Option<&'a str>, &'a str),
+    /// What columns are called; that of lists where they have names.
+    columns: Columns,
+    list: Option<&'a str>,
     statuses: Statuses,
     placed: [(By, u64); 3],
-}
-
-/// One row of the file.
-struct Line<'a> {
-    user: IdRef<'a>,
-    list: Option<IdRef<'a>>,
-    item: IdRef<'a>,
-    rank: u32,
-    candidate: Candidate,
-    place: Place,
-    familiarity: f32,
-    last_seen: u32,
-    status: Status,
 }
 
 impl<'a> File<'a> {
     fn create(args: &'a Rerank, lists: &Lists, global: &Global) -> Result<Self> {
         let list = lists.names.as_ref().map(|_| args.list_col.as_deref().unwrap_or("list_id"));
-        let columns = (args.log.user_col.as_str(), list, args.log.item_col.as_str());
-        let table = Table::create(&args.out, &sheet(columns, &[]), global)?;
+        let columns = columns(&args.log, &args.users.events);
+        let table = Table::create(&args.out, &answers::reranked(&columns, list, &[]), global)?;
         let placed = [By::Score, By::Explore, By::Cap].map(|by| (by, 0));
-        Ok(Self { table, columns, statuses: Statuses::default(), placed })
+        Ok(Self { table, columns, list, statuses: Statuses::default(), placed })
     }
 
     fn write(&mut self, job: &Job<'_>, numbers: std::ops::Range<usize>, reranked: &[Reranked]) -> Result<()> {
-        let count = reranked.iter().map(|list| list.places.len()).sum();
-        let mut lines = Vec::with_capacity(count);
-        for (number, reranked) in numbers.zip(reranked) {
-            let list = job.lists.list(number);
-            for (place, rank) in reranked.places.iter().zip(1..) {
-                let candidate = reranked.candidates[place.index];
-                let (item, _) = list.rows[place.index];
-                let status = job.status(list.user, item);
-                // Its audience is taken for the population's; for its rank, nothing is known.
-                let unknown = if status == Status::NoExposure { 0.0 } else { f32::NAN };
-                lines.push(Line {
-                    user: list.user_id,
-                    list: list.list_id,
-                    item: job.lists.items.name(item),
-                    rank,
-                    candidate,
-                    place: *place,
-                    familiarity: candidate.familiarity.unwrap_or(unknown),
-                    last_seen: candidate.last_seen,
-                    status,
-                });
-            }
-        }
+        let lines = job.lines(numbers, reranked);
         lines.iter().for_each(|line| self.statuses.add(line.status));
         for (by, count) in &mut self.placed {
             *count += lines.iter().filter(|line| line.place.by == *by).count() as u64;
         }
-        self.table.write(&sheet(self.columns, &lines))
-    }
-}
-
-fn sheet<'a>((user, list, item): (&'a str, Option<&'a str>, &'a str), lines: &'a [Line<'a>]) -> Sheet<'a> {
-    let mut sheet = Sheet::default().ids(user, lines.iter().map(|line| line.user));
-    if let Some(list) = list {
-        sheet = sheet.ids(list, lines.iter().filter_map(|line| line.list));
-    }
-    sheet
-        .ids(item, lines.iter().map(|line| line.item))
-        .counts("rank", lines.iter().map(|line| line.rank))
-        .doubles("relevance", lines.iter().map(|line| line.candidate.relevance))
-        .signed("score", lines.iter().map(|line| line.place.score))
-        .signed("familiarity", lines.iter().map(|line| line.familiarity))
-        .counts("times_seen", lines.iter().map(|line| line.candidate.times_seen))
-        .times("last_seen", lines.iter().map(|line| line.last_seen))
-        .words("placed_by", lines.iter().map(|line| name(line.place.by)))
-        .words("status", lines.iter().map(|line| line.status.name()))
-}
-
-fn name(by: By) -> &'static str {
-    match by {
-        By::Score => "score",
-        By::Explore => "explore",
-        By::Cap => "cap",
+        self.table.write(&answers::reranked(&self.columns, self.list, &lines))
     }
 }
 

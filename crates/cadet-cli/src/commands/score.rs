@@ -5,13 +5,14 @@ use cadet::ask::{self, Ask, Row, Status, Top};
 use cadet::store;
 use cadet_data::PairReader;
 use cadet_data::source::is_dash;
+use cadet_show::answers;
 use serde_json::json;
 
 use super::{Statuses, columns, users};
 use crate::args::{EventFlags, Global, Order, Per, Score};
 use crate::output;
 use crate::settings::Usage;
-use crate::sheet::{Sheet, Table};
+use crate::sheet::Table;
 
 /// Pairs scored together.
 const CHUNK: usize = 1 << 18;
@@ -28,11 +29,12 @@ pub(crate) fn run(args: &Score, global: &Global) -> Result<()> {
     let pairs = args.pairs.as_deref().map(open).transpose().map_err(|e| args.log.hint(e))?;
     let model = store::load(&args.model)?;
     let ask = Ask::about(users::read(&model, &args.users, &args.log)?);
-    let mut table = Table::create(&args.out, &sheet(args, &[], &[]), global)?;
+    let named = columns(&args.log, &EventFlags::default());
+    let mut table = Table::create(&args.out, &answers::scored(&named, &[], &[]), global)?;
     let mut statuses = Statuses::default();
     let mut write = |rows: &[Row<'_>]| {
         rows.iter().for_each(|row| statuses.add(row.status));
-        table.write(&sheet(args, rows, &ask.propensities(rows)))
+        table.write(&answers::scored(&named, rows, &ask.propensities(rows)))
     };
     output::listen_for_ctrl_c("stopping; nothing will be written");
     match (pairs, args.top) {
@@ -94,14 +96,4 @@ fn order(args: &Score) -> ask::Order {
         Order::Familiarity => ask::Order::Familiarity,
         Order::Propensity => ask::Order::Propensity,
     }
-}
-
-fn sheet<'a>(args: &'a Score, rows: &'a [Row<'a>], propensities: &[Option<f32>]) -> Sheet<'a> {
-    Sheet::default()
-        .ids(&args.log.user_col, rows.iter().map(|row| row.user))
-        .ids(&args.log.item_col, rows.iter().map(|row| row.item))
-        .verdicts(rows.iter())
-        .numbers("propensity", propensities.iter().map(|p| p.unwrap_or(f32::NAN)))
-        .seen(rows.iter())
-        .words("status", rows.iter().map(|row| row.status.name()))
 }

@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 use cadet::{ask, store};
+use cadet_show::answers;
 use serde_json::json;
 
 use super::{label, refuse_without_signal, title, typed_item, worded};
 use crate::args::{Global, Similar, UserFlags};
 use crate::output;
-use crate::sheet::{self, Sheet, id_json};
+use crate::sheet::{self, id_json};
 
 pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
     let model = store::load(&args.model)?;
@@ -16,10 +17,7 @@ pub(crate) fn run(args: &Similar, global: &Global) -> Result<()> {
         .map_err(worded(&model, &UserFlags::default()))?;
     // Files call columns as the log did, machines and people are told what they are.
     let item_id = if args.out.is_some() { &model.manifest().data.columns.item } else { "item_id" };
-    let sheet = Sheet::default()
-        .items(item_id, &model, found.near.iter().map(|near| near.item))
-        .signed("cosine", found.near.iter().map(|near| near.cosine))
-        .counts("users", found.near.iter().map(|near| near.users));
+    let sheet = answers::similar(item_id, &model, &found);
     match &args.out {
         Some(path) => sheet::write(path, &sheet, global),
         None if global.json => {

@@ -13,6 +13,7 @@ use cadet::settings::Settings;
 use cadet::store::{Checkpoint, Claim, load_manifest};
 use cadet::{At, Error, Hint, Ids, Log};
 use cadet_data::{ReadOptions, UserOptions, cost, read_exposures_into, read_titles, read_users};
+use cadet_show::page;
 use indicatif::ProgressBar;
 
 use super::target::{self, Target};
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         watch.forget()?;
     }
     if let Some(path) = &args.report {
-        report::write(path, &report::of_model(&model)?)?;
+        report::write(path, &page::of_model(&model)?)?;
     }
     let spread = again.map(|log| repeats::run(&model, &log, &settings, args.repeats)).transpose()?;
     let published = name.as_deref().zip(args.into.as_deref());

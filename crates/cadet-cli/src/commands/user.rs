@@ -4,9 +4,10 @@ use anyhow::Result;
 use cadet::ask::{Ask, Row};
 use cadet::model::Model;
 use cadet::{IdRef, store};
+use cadet_show::answers;
 use serde_json::json;
 
-use super::{refuse_without_signal, users, worded};
+use super::{columns, refuse_without_signal, users, worded};
 use crate::args::{Global, User};
 use crate::output;
 use crate::sheet::{self, Sheet, id_json};
@@ -18,13 +19,8 @@ pub(crate) fn run(args: &User, global: &Global) -> Result<()> {
     let found = ask.user(IdRef::from_text(&args.user), args.number).map_err(worded(&model, &args.users))?;
     let (tired, fresh) = (items(&model, &found.tired), items(&model, &found.fresh));
     if let Some(path) = &args.out {
-        let rows = || found.tired.iter().chain(&found.fresh);
-        let ends = [vec!["tired"; found.tired.len()], vec!["fresh"; found.fresh.len()]].concat();
-        let sheet = Sheet::default()
-            .items(&args.log.item_col, &model, rows().map(|row| row.item))
-            .words("end", ends)
-            .verdicts(rows())
-            .seen(rows());
+        let named = columns(&args.log, &args.users.events);
+        let sheet = answers::user(&named, &model, &found);
         return sheet::write(path, &sheet, global);
     }
     if global.json {

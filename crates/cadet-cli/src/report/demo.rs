@@ -5,17 +5,15 @@ use cadet::model::Model;
 use cadet::worlds::synth::World;
 use cadet_plot::{Axis, Best, Cell, Column, Figure, Page, PointGroup, Scatter, Section, Table, Tile};
 
-use super::audiences::{hubs, items, similarity};
-use super::explained::example;
-use super::training::training;
-use super::trust::trust;
-use super::{DEMO, about, base};
+use cadet_show::page::{about, base, example, hubs, items, similarity, training, trust};
+
+use super::DEMO;
 use crate::commands::demo::{Against, Door, over_seeds};
 use crate::output::count;
 
 /// The report of `cadet demo`: the same, and the truth beside it.
 pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Result<Page> {
-    let mut page = base(model)?;
+    let mut page = base(model);
     page.title = DEMO.into();
     page.subtitle = format!(
         "A generated world of {} users and {} items whose true familiarity is known",
@@ -38,7 +36,7 @@ pub(crate) fn of_demo(model: &Model, world: &World, results: &[Against]) -> Resu
         vec![truth(model, world, results)?, trust(model), items(model, Some(world))?, hubs(model)];
     page.sections.extend(example(model)?);
     page.sections.push(training(model));
-    page.sections.push(about(model)?);
+    page.sections.push(about(model));
     Ok(page)
 }
 

@@ -31,6 +31,7 @@ use crate::learn::normalise::{Catalogue, Describe};
 use crate::learn::ratio::Ratio;
 use crate::log::events::Events;
 use crate::log::exposures::TaskId;
+use crate::log::ids::Ids;
 use crate::log::instances::Instances;
 use crate::rows::SharedRows;
 use crate::{Error, Result};
@@ -257,6 +258,18 @@ impl Model {
             return Err(Error::Shape { what: "titles", expected, found });
         }
         Ok(self.changed(|parts| parts.titles = Arc::new(titles)))
+    }
+
+    /// With the titles of a catalogue, where it has any, which is newer than those that the model has.
+    pub fn retitled(&self, items: &Ids, titles: &[String]) -> Result<Self> {
+        let own = |item: u32| self.title(TaskId(item)).unwrap_or_default().to_owned();
+        let mut all: Vec<String> = (0..self.items().len() as u32).map(own).collect();
+        for (row, title) in (0u32..).zip(titles).filter(|(_, title)| !title.is_empty()) {
+            if let Some(item) = self.items().get(items.name(row)) {
+                all[item as usize].clone_from(title);
+            }
+        }
+        if all.iter().all(String::is_empty) { Ok(self.clone()) } else { self.with_titles(all) }
     }
 
     /// With what only its maker knows: files, columns, costs.

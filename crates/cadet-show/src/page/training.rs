@@ -5,7 +5,8 @@ use cadet::metrics::CHANCE_LOSS;
 use cadet::model::Model;
 use cadet_plot::{Axis, Figure, Lines, Mark, Section, Series};
 
-pub(super) fn training(model: &Model) -> Section {
+/// How training went.
+pub fn training(model: &Model) -> Section {
     let m = &model.manifest();
     let mut figures = vec![Figure::new(
         auc_curve(&m.history).svg(),

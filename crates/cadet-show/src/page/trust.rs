@@ -7,7 +7,8 @@ use cadet_plot::{Axis, Calibration, CalibrationBin, Cell, Column, Figure, Sectio
 
 use super::training::loss_curve;
 
-pub(super) fn trust(model: &Model) -> Section {
+/// How far to trust it.
+pub fn trust(model: &Model) -> Section {
     let section = Section::new("How far to trust it");
     let Some(metrics) = &model.manifest().metrics else {
         return section.prose("No users were held out for testing, so nothing can be said here.");

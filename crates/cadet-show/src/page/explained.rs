@@ -1,17 +1,17 @@
 //! One pair, taken apart.
 
-use anyhow::Result;
+use cadet::Result;
 use cadet::ask::{self, Ask, Mode};
 use cadet::model::Model;
 use cadet_data::time::iso;
 use cadet_plot::{Cell, Column, Page, Section, Table, Tile};
 
 use super::audiences::three_items;
-use crate::commands::explain::Explained;
-use crate::commands::label;
+use crate::explained::Explained;
+use crate::named::label;
 
-/// The report of `cadet explain`.
-pub(crate) fn of_explanation(explained: &Explained<'_>, count: usize) -> Page {
+/// The report of a pair.
+pub fn of_explanation(explained: &Explained<'_>, count: usize) -> Page {
     let (row, verdict) = (&explained.pair.row, explained.verdict());
     Page {
         title: format!("Why {} and {}?", row.user, explained.item()),
@@ -90,7 +90,7 @@ fn explanation(explained: &Explained<'_>, count: usize) -> Section {
 }
 
 /// The most common user of the largest item, explained.
-pub(super) fn example(model: &Model) -> Result<Option<Section>> {
+pub fn example(model: &Model) -> Result<Option<Section>> {
     let Some(task) = three_items(model).into_iter().next().filter(|_| model.has_signal()) else {
         return Ok(None);
     };

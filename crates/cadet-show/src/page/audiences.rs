@@ -1,7 +1,7 @@
 //! Who is common to an item and who is fresh, which items are alike, and whether the same users are
 //! everywhere.
 
-use anyhow::Result;
+use cadet::Result;
 use cadet::TaskId;
 use cadet::ask::Scorer;
 use cadet::ask::Users;
@@ -9,10 +9,10 @@ use cadet::model::Model;
 use cadet::worlds::synth::World;
 use cadet_plot::{Axis, Cell, Colours, Column, Distribution, Figure, Heatmap, Histogram, Section, Table};
 
-use crate::output::{count, many};
+use crate::words::{count, many};
 
 /// Three trained items: the largest, a middling and a small one.
-pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
+pub fn three_items(model: &Model) -> Vec<TaskId> {
     let mut tasks: Vec<TaskId> =
         (0..model.items().len() as u32).map(TaskId).filter(|t| model.is_trained(*t)).collect();
     tasks.sort_by_key(|t| (std::cmp::Reverse(model.seen().audience_size(*t)), t.0));
@@ -22,7 +22,8 @@ pub(crate) fn three_items(model: &Model) -> Vec<TaskId> {
     chosen
 }
 
-pub(super) fn items(model: &Model, world: Option<&World>) -> Result<Section> {
+/// Who is common to some items, and who is fresh; beside the truth, where a world tells it.
+pub fn items(model: &Model, world: Option<&World>) -> Result<Section> {
     let scorer = Scorer::new(Users::of(model));
     let population = population(model);
     let mut figures = Vec::new();
@@ -100,7 +101,7 @@ fn population(model: &Model) -> Vec<u32> {
 }
 
 /// How often the same users are the freshest.
-pub(super) fn hubs(model: &Model) -> Section {
+pub fn hubs(model: &Model) -> Section {
     let found = cadet::ask::measure::hubs(model, 200, 100);
     let text = format!(
         "The {} freshest users of each of {} items, among those who have not seen it: the 1 % most listed users hold {:.0} % \
@@ -116,7 +117,7 @@ pub(super) fn hubs(model: &Model) -> Section {
 }
 
 /// How alike the largest items are, neighbours side by side.
-pub(super) fn similarity(model: &Model) -> Heatmap {
+pub fn similarity(model: &Model) -> Heatmap {
     const MOST: usize = 100;
     let mut heatmap = Heatmap {
         title: "Similarity of items".into(),

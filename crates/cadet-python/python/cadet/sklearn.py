@@ -1,0 +1,201 @@
+"""One detector for every group, with the verbs of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from . import _cadet
+from ._model import Model
+
+_DATA, _BASE = 0, 1
+
+
+class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+    """Finds rows that are unusual: for their group, or, without groups, at all.
+
+    With `tasks`, one net learns for every group how much more likely a row is in it than in all groups together,
+    ``log q(x)/p(x)``; groups with few rows learn from those that are like them. Without, it learns how much more
+    likely a row is in the data than in a base distribution.
+
+    As everywhere in scikit-learn, larger is more normal, in :meth:`score_samples` and in :meth:`decision_function`;
+    :class:`cadet.pyod.CollaborativeDetector` has PyOD's verbs, where larger is more anomalous.
+
+    Parameters
+    ----------
+    base : "marginals" or array of shape (n_base, n_features), default="marginals"
+        What data without groups are compared with: the same columns made independent of each other, or a sample.
+    contamination : "auto" or float, default="auto"
+        The share of the training rows that are taken for unusual. By itself those are that are less likely in their
+        group than in the population (or in the data than in the base): whose familiarity is below 0.
+    settings : mapping, default=None
+        Settings of the training by name; :func:`cadet.settings` lists all of them.
+    random_state : int, RandomState or None, default=None
+        Seeds everything random.
+    n_jobs : int or None, default=None
+        How many threads work; by itself, or below 0, as many as there are cores.
+
+    Attributes
+    ----------
+    model_ : cadet.Model
+        What was learned.
+    offset_ : float
+        ``decision_function = score_samples - offset_``.
+    tasks_ : array of shape (n_tasks,)
+        The groups; ``None`` where there are none.
+    n_features_in_ : int
+        How many columns rows have.
+    feature_names_in_ : array of shape (n_features_in_,)
+        What they are called, where they had names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cadet.sklearn import CollaborativeDetector
+    >>> rng = np.random.default_rng(0)
+    >>> centre = np.repeat(np.arange(8.0), 50)
+    >>> X = rng.normal(size=(400, 2)) + centre[:, None]
+    >>> found = CollaborativeDetector(random_state=0).fit(X, tasks=centre)
+    >>> usual, unusual = found.score_samples([[0.0, 0.0], [7.0, 7.0]], tasks=[0.0, 0.0])
+    >>> bool(usual > unusual)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        base: Literal["marginals"] | Any = "marginals",
+        contamination: float | Literal["auto"] = "auto",
+        settings: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.base = base
+        self.contamination = contamination
+        self.settings = settings
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any = None, tasks: Any = None) -> CollaborativeDetector:
+        """Learns what is usual.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows of numbers.
+        y : ignored
+            Here since scikit-learn passes it.
+        tasks : array of shape (n_samples,), default=None
+            The group of each row: numbers or strings.
+        """
+        X = validate_data(self, X, dtype="numeric", ensure_min_samples=2)
+        if self.contamination != "auto" and not 0.0 < self.contamination <= 0.5:
+            raise ValueError(f"contamination: must be \"auto\" or in (0, 0.5], found {self.contamination}")
+        random = check_random_state(self.random_state)
+        seed = int(random.randint(2**31 - 1))
+        if tasks is None:
+            base = self._base(X, random)
+            self.tasks_ = None
+            rows = np.concatenate([X, base])
+            codes = np.repeat(np.array([_DATA, _BASE], dtype=np.int64), [len(X), len(base)])
+        else:
+            rows = X
+            self.tasks_, codes = np.unique(self._column(tasks, len(X)), return_inverse=True)
+            if len(self.tasks_) < 2:
+                raise ValueError("tasks: at least two groups are needed, what is usual in one is seen beside others")
+        self.model_ = self._learn(_ready(rows), codes.astype(np.int64), seed)
+        scores = self._familiarity(X, None if tasks is None else codes)
+        if self.contamination == "auto":
+            self.offset_ = 0.0
+        else:
+            self.offset_ = float(np.percentile(scores, 100.0 * self.contamination))
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, tasks: Any = None) -> Any:
+        """Learns what is usual, and says of each row whether it is: :meth:`fit`, then :meth:`predict`."""
+        return self.fit(X, y, tasks=tasks).predict(X, tasks=tasks)
+
+    def score_samples(self, X: Any, tasks: Any = None) -> Any:
+        """The familiarity of each row: ``log q(x)/p(x)``, in nats. Below 0 is unusual."""
+        X, codes = self._rows(X, tasks)
+        return self._familiarity(X, codes)
+
+    def decision_function(self, X: Any, tasks: Any = None) -> Any:
+        """The familiarity of each row over `offset_`: below 0 is unusual."""
+        return self.score_samples(X, tasks=tasks) - self.offset_
+
+    def predict(self, X: Any, tasks: Any = None) -> Any:
+        """1 for usual rows, -1 for unusual ones."""
+        return np.where(self.decision_function(X, tasks=tasks) >= 0.0, 1, -1)
+
+    def p_values(self, X: Any, tasks: Any = None) -> Any:
+        """How rare a row as unfamiliar as each is among held-out rows of its group."""
+        X, codes = self._rows(X, tasks)
+        if codes is None:
+            codes = np.full(len(X), _DATA, dtype=np.int64)
+        return _cadet.score_rows(self.model_._inner, _ready(X), codes)[2].astype(np.float64)
+
+    def _base(self, X: Any, random: Any) -> Any:
+        if isinstance(self.base, str):
+            if self.base != "marginals":
+                raise ValueError(f"base: expected \"marginals\" or a sample, found {self.base!r}")
+            return np.column_stack([random.permutation(column) for column in X.T])
+        base = check_array(self.base, dtype="numeric")
+        if base.shape[1] != X.shape[1]:
+            raise ValueError(f"base: expected {X.shape[1]} features, found {base.shape[1]}")
+        return base
+
+    def _learn(self, rows: Any, codes: Any, seed: int) -> Model:
+        import json
+
+        settings = {"test": 0.0, "seed": seed, "future": False, **(self.settings or {})}
+        threads = None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs
+        return Model(_cadet.fit_rows(rows, codes, json.dumps(settings), threads, None), "dict")
+
+    def _rows(self, X: Any, tasks: Any) -> tuple[Any, Any]:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype="numeric", reset=False)
+        if (tasks is None) != (self.tasks_ is None):
+            said = "was fitted with tasks: give the group of each row" if tasks is None else "was fitted without tasks"
+            raise ValueError(f"tasks: the detector {said}")
+        if tasks is None:
+            return X, None
+        tasks = self._column(tasks, len(X))
+        codes = np.searchsorted(self.tasks_, tasks).clip(max=len(self.tasks_) - 1)
+        known = self.tasks_[codes] == tasks
+        if not np.all(known):
+            unknown = tasks[np.flatnonzero(~np.asarray(known))[0]]
+            raise ValueError(f"tasks: {unknown!r} was not there in training")
+        return X, codes.astype(np.int64)
+
+    @staticmethod
+    def _column(tasks: Any, rows: int) -> Any:
+        tasks = column_or_1d(tasks)
+        if len(tasks) != rows:
+            raise ValueError(f"tasks: expected a group for each of {rows} rows, found {len(tasks)}")
+        return tasks
+
+    def _familiarity(self, X: Any, codes: Any) -> Any:
+        rows, inner = _ready(X), self.model_._inner
+        if codes is not None:
+            return _cadet.score_rows(inner, rows, codes.astype(np.int64))[0].astype(np.float64)
+        # log q/p - log b/p = log q/b, whatever the population p of data and base together.
+        data, base = (
+            _cadet.score_rows(inner, rows, np.full(len(rows), task, dtype=np.int64))[0].astype(np.float64)
+            for task in (_DATA, _BASE)
+        )
+        return data - base
+
+
+def _ready(X: Any) -> Any:
+    """Rows as the net takes them."""
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(X, dtype=np.float32)
+    if not np.isfinite(rows).all():
+        raise ValueError("X: a value is too large for 32 bits")
+    return rows

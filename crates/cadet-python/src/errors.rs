@@ -1,0 +1,46 @@
+//! Which Python exception says what went wrong?
+
+use cadet::ask::Status;
+use cadet::model::Model;
+use cadet_show::named::nearest_name;
+use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyValueError};
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    cadet,
+    Failed,
+    pyo3::exceptions::PyException,
+    "What went wrong where no argument alone is to blame."
+);
+
+/// An error of the library as an exception. Options are called as the arguments are.
+pub(crate) fn raised(error: cadet::Error) -> PyErr {
+    use cadet::Error;
+    let text = error.to_string();
+    match error {
+        Error::Io { path, source } => {
+            std::io::Error::new(source.kind(), format!("{}: {source}", path.display())).into()
+        }
+        Error::Data { .. } | Error::Shape { .. } | Error::Config { .. } => PyValueError::new_err(text),
+        Error::UnknownTask { .. } => PyKeyError::new_err(text),
+        Error::NoAnswer { status: Status::UnknownUser | Status::UnknownItem, .. } => {
+            PyKeyError::new_err(text)
+        }
+        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Error::NoAnswer { .. } | Error::Diverged { .. } | Error::Busy { .. } | Error::Store { .. } => {
+            Failed::new_err(text)
+        }
+    }
+}
+
+/// Says in arguments what a question lacks that has no answer.
+pub(crate) fn worded(model: &Model, error: cadet::Error) -> cadet::Error {
+    let cadet::Error::NoAnswer { id, status } = error else { return error };
+    match status {
+        Status::UnknownItem => {
+            let hint = nearest_name(model, &id);
+            cadet::Error::UnknownTask { id, hint }
+        }
+        status => cadet::Error::NoAnswer { id, status },
+    }
+}
