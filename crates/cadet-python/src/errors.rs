@@ -3,32 +3,31 @@
 use cadet::ask::Status;
 use cadet::model::Model;
 use cadet_show::named::nearest_name;
-use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
 pyo3::create_exception!(
     cadet,
-    Failed,
+    Error,
     pyo3::exceptions::PyException,
     "What went wrong where no argument alone is to blame."
 );
 
 /// An error of the library as an exception. Options are called as the arguments are.
 pub(crate) fn raised(error: cadet::Error) -> PyErr {
-    use cadet::Error;
+    use cadet::Error as Its;
     let text = error.to_string();
     match error {
-        Error::Io { path, source } => {
+        Its::Io { path, source } => {
             std::io::Error::new(source.kind(), format!("{}: {source}", path.display())).into()
         }
-        Error::Data { .. } | Error::Shape { .. } | Error::Config { .. } => PyValueError::new_err(text),
-        Error::UnknownTask { .. } => PyKeyError::new_err(text),
-        Error::NoAnswer { status: Status::UnknownUser | Status::UnknownItem, .. } => {
-            PyKeyError::new_err(text)
-        }
-        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
-        Error::NoAnswer { .. } | Error::Diverged { .. } | Error::Busy { .. } | Error::Store { .. } => {
-            Failed::new_err(text)
+        Its::Data { .. } | Its::Shape { .. } | Its::Config { .. } => PyValueError::new_err(text),
+        Its::UnknownTask { .. } => PyKeyError::new_err(text),
+        Its::NoAnswer { status: Status::UnknownUser | Status::UnknownItem, .. } => PyKeyError::new_err(text),
+        Its::Store { path, .. } if !path.exists() => PyFileNotFoundError::new_err(text),
+        Its::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Its::NoAnswer { .. } | Its::Diverged { .. } | Its::Busy { .. } | Its::Store { .. } => {
+            Error::new_err(text)
         }
     }
 }

@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _cadet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    m.add("Error", m.py().get_type::<errors::Failed>())?;
+    m.add("Error", m.py().get_type::<errors::Error>())?;
     m.add_class::<model::Model>()?;
     m.add_class::<table::Table>()?;
     m.add_function(wrap_pyfunction!(table::table, m)?)?;

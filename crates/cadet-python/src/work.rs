@@ -14,7 +14,7 @@ use cadet::{Error, Result};
 use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 
-use crate::errors::{Failed, raised};
+use crate::errors::{self, raised};
 
 /// How often Python is asked whether Ctrl-C was pressed, and told how far the work has come.
 const EVERY: Duration = Duration::from_millis(50);
@@ -98,7 +98,7 @@ pub(crate) fn run<T: Send>(
     work: impl FnOnce(&mut Looking<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
-    let pool = pool.map_err(|e| Failed::new_err(format!("no threads could be started: {e}")))?;
+    let pool = pool.map_err(|e| errors::Error::new_err(format!("no threads could be started: {e}")))?;
     let (stop, standing) = (AtomicBool::new(false), Mutex::new(Standing::default()));
     let warnings = Mutex::new(Vec::new());
     let (done, end) = mpsc::channel();
@@ -138,8 +138,8 @@ pub(crate) fn run<T: Send>(
     }
     match made {
         Ok(made) => made.map_err(raised),
-        Err(_) => {
-            Err(Failed::new_err("an internal check failed: this is a mistake of cadet, please report it"))
-        }
+        Err(_) => Err(errors::Error::new_err(
+            "an internal check failed: this is a mistake of cadet, please report it",
+        )),
     }
 }

@@ -26,7 +26,8 @@ def test_everything_public_is_documented():
         assert name == "__version__" or getattr(cadet, name).__doc__, name
 
 
-def test_types_hold():
+def test_types_hold(tmp_path):
     config = Path(__file__).parent.parent / "pyproject.toml"
-    found = subprocess.run([sys.executable, "-m", "mypy", "--config-file", str(config)], capture_output=True, text=True)
+    words = ["-m", "mypy", "--config-file", str(config), "--cache-dir", str(tmp_path)]
+    found = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout

@@ -39,7 +39,7 @@ def test_paths_and_threads_give_it_too(place, tmp_path):
 @pytest.fixture(scope="module")
 def pairs(log):
     some = log.slice(100, 500)
-    strange = pa.table({"user_id": [-1, 3], "item_id": ["item-0001", "none"]})
+    strange = pa.table({"user_id": [-1, 3], "item_id": ["item-0001", "none"]}, schema=log.schema)
     return pa.concat_tables([some, strange])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
+import math
 import os
 import tempfile
 import warnings
@@ -151,6 +152,9 @@ def fit(
         "future": future,
     }  # fmt: skip
     changes = {key: value for key, value in named.items() if value is not None}
+    for key, value in {**changes, **(settings or {})}.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key}: must be a finite number")
     twice = sorted(changes.keys() & (settings or {}).keys())
     if twice:
         raise ValueError(f"settings: {twice[0]} is given as an argument, too")

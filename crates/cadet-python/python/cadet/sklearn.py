@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -14,6 +15,11 @@ from . import _cadet
 from ._model import Model
 
 _DATA, _BASE = 0, 1
+#: Rows are few beside exposures of users, so passes over them may be many. Rows of one group only are told apart by
+#: the net alone: the closed form that it starts from takes for granted that the same users are in several audiences.
+_GROUPED = {"axes": 0, "epochs": 60, "patience": 15, "seed_epochs": 60}
+#: Two groups, the data and the base, say nothing of each other's embeddings, and are too few to temper scores by.
+_ALONE = {"axes": 0, "normalise": False, "init": "random", "epochs": 200, "patience": 30, "learning_rate": 0.01}
 
 
 class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
@@ -100,7 +106,7 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(random.randint(2**31 - 1))
         if tasks is None:
             base = self._base(X, random)
-            self.tasks_ = None
+            self.tasks_: Any = None
             rows = np.concatenate([X, base])
             codes = np.repeat(np.array([_DATA, _BASE], dtype=np.int64), [len(X), len(base)])
         else:
@@ -151,9 +157,8 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return base
 
     def _learn(self, rows: Any, codes: Any, seed: int) -> Model:
-        import json
-
-        settings = {"test": 0.0, "seed": seed, "future": False, **(self.settings or {})}
+        usual = _ALONE if self.tasks_ is None else _GROUPED
+        settings = {"test": 0.0, "seed": seed, "future": False, **usual, **(self.settings or {})}
         threads = None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs
         return Model(_cadet.fit_rows(rows, codes, json.dumps(settings), threads, None), "dict")
 
@@ -170,7 +175,7 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         known = self.tasks_[codes] == tasks
         if not np.all(known):
             unknown = tasks[np.flatnonzero(~np.asarray(known))[0]]
-            raise ValueError(f"tasks: {unknown!r} was not there in training")
+            raise ValueError(f"tasks: {str(unknown)!r} was not there in training")
         return X, codes.astype(np.int64)
 
     @staticmethod
