@@ -34,7 +34,7 @@ pub(crate) fn add(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
     let Coming { exposures, users, items, fine_tune: epochs, columns, skip_bad } = coming;
-    let columns = model.columns(columns);
+    let columns = columns.over(&model.model.manifest().data.columns);
     let model = &model.model;
     let (next, said) = run(py, None, progress.as_ref(), |looking| {
         let users = users

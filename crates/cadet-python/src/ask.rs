@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::errors::worded;
-use crate::input::{Beside, Called, Id, Source, skipped};
+use crate::input::{Id, Reading, Source, skipped};
 use crate::model::Model;
 use crate::score::mode;
 use crate::table::Table;
@@ -36,15 +36,13 @@ pub(crate) fn audience(
     model: &Model,
     item: Option<Id>,
     among: Among,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
+    reading: Reading,
 ) -> PyResult<Table> {
-    let columns = model.columns(called);
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
         let mode = mode(&among.mode)?;
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
-        let chosen = chosen(&among, ask.users(), &columns, skip_bad, looking)?;
+        let ask = reading.ask(model, looking)?;
+        let chosen = chosen(&among, ask.users(), &columns, reading.skip_bad, looking)?;
         let Among { number, exclude_seen, .. } = among;
         let question = AudienceQuestion { mode, number, exclude_seen, among: &chosen };
         let found = match &item {
@@ -131,14 +129,12 @@ pub(crate) fn fresh(
     model: &Model,
     item: Option<Id>,
     flags: Flags,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
+    reading: Reading,
 ) -> PyResult<(Table, String)> {
-    let columns = model.columns(called);
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
         let rule = flags.rule()?;
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
+        let ask = reading.ask(model, looking)?;
         let mut flagged: Vec<RecordBatch> = vec![answers::fresh(&columns, &[]).batch()?];
         let (mut tested, mut first_rate, mut smallest) = (0, None, None);
         let mut add = |found: Fresh<'_>| -> Result<()> {
@@ -167,13 +163,11 @@ pub(crate) fn user(
     model: &Model,
     user: Id,
     number: usize,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
+    reading: Reading,
 ) -> PyResult<Table> {
-    let columns = model.columns(called);
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
+        let ask = reading.ask(model, looking)?;
         let found = ask.user(user.user(), number).map_err(|error| worded(&model.model, error))?;
         Table::of(&answers::user(&columns, &model.model, &found))
     })
@@ -197,13 +191,10 @@ pub(crate) fn explain(
     user: Id,
     item: Id,
     number: usize,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
+    reading: Reading,
 ) -> PyResult<(String, String)> {
-    let columns = model.columns(called);
     run(py, None, None, |looking| {
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
+        let ask = reading.ask(model, looking)?;
         let pair = ask.explain(user.user(), item.item(&model.model)?, number);
         let pair = pair.map_err(|error| worded(&model.model, error))?;
         let explained = Explained::new(&model.model, pair);

@@ -26,7 +26,7 @@ pub(crate) fn evaluate(
     skip_bad: bool,
     seed: Option<u64>,
 ) -> PyResult<(String, Table)> {
-    let columns = model.columns(called);
+    let columns = called.over(&model.model.manifest().data.columns);
     let model = &model.model;
     run(py, None, None, |looking| {
         let settings = &model.manifest().settings;

@@ -1,10 +1,11 @@
 //! What comes in: rows of Arrow record batches, or paths of files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
-use cadet::ask::Users;
+use cadet::ask::{Ask, Users};
 use cadet::log::{Columns, LogBuilder, LogOptions};
 use cadet::model::Model;
 use cadet::{At, Error, IdRef, Ids, Instances, Result};
@@ -160,49 +161,48 @@ pub(crate) struct Called {
 
 impl Called {
     /// These names, the others from `usual`.
-    pub(crate) fn over(self, usual: &Columns) -> Columns {
+    pub(crate) fn over(&self, usual: &Columns) -> Columns {
         Columns {
-            user: self.user.unwrap_or_else(|| usual.user.clone()),
-            item: self.item.unwrap_or_else(|| usual.item.clone()),
-            weight: self.weight.or_else(|| usual.weight.clone()),
-            timestamp: self.timestamp.or_else(|| usual.timestamp.clone()),
-            event: self.event.or_else(|| usual.event.clone()),
+            user: self.user.as_ref().unwrap_or(&usual.user).clone(),
+            item: self.item.as_ref().unwrap_or(&usual.item).clone(),
+            weight: self.weight.as_ref().or(usual.weight.as_ref()).cloned(),
+            timestamp: self.timestamp.as_ref().or(usual.timestamp.as_ref()).cloned(),
+            event: self.event.as_ref().or(usual.event.as_ref()).cloned(),
         }
     }
 }
 
-/// Users beside those of the model: what they saw, or their features.
+/// How what comes with a question is read: what columns are called, and users beside those of the model, by what
+/// they saw or by their features.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Beside {
+pub(crate) struct Reading {
+    columns: Called,
+    pub(crate) skip_bad: bool,
     users: Option<Source>,
     exposures: Option<Source>,
 }
 
-impl Beside {
-    /// The model's users and these.
-    pub(crate) fn users(
-        self,
-        model: &Model,
-        columns: &Columns,
-        skip_bad: bool,
-        looking: &Looking<'_>,
-    ) -> Result<Users> {
-        match (self.users, self.exposures) {
-            (Some(_), Some(_)) => Err(Error::config("exposures", "give either users or exposures")),
-            (Some(users), None) => {
-                let (ids, features) =
-                    given(&users, model, columns, skip_bad, "give exposures, or fit with users", looking)?;
-                Users::with_features(model, ids, features)
-            }
-            (None, Some(exposures)) => folded_in(&exposures, model, columns, skip_bad, looking),
-            (None, None) => Ok(Users::of(model)),
-        }
+impl Reading {
+    /// What columns are called: as in training, unless other names are given.
+    pub(crate) fn columns(&self, model: &crate::model::Model) -> Columns {
+        self.columns.over(&model.model.manifest().data.columns)
     }
 
-    /// Whether there is anybody.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.users.is_none() && self.exposures.is_none()
+    /// Ready to answer about the model's users and these.
+    pub(crate) fn ask(&self, model: &crate::model::Model, looking: &Looking<'_>) -> Result<Arc<Ask>> {
+        let columns = self.columns(model);
+        let users = match (&self.users, &self.exposures) {
+            (None, None) => return Ok(model.ask()),
+            (Some(_), Some(_)) => return Err(Error::config("exposures", "give either users or exposures")),
+            (Some(users), None) => {
+                let instead = "give exposures, or fit with users";
+                let (ids, features) = given(users, &model.model, &columns, self.skip_bad, instead, looking)?;
+                Users::with_features(&model.model, ids, features)?
+            }
+            (None, Some(exposures)) => folded_in(exposures, &model.model, &columns, self.skip_bad, looking)?,
+        };
+        Ok(Arc::new(Ask::about(users)))
     }
 }
 

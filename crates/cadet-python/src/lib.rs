@@ -45,6 +45,7 @@ fn _cadet(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(page::in_brief, m)?)?;
     m.add_function(wrap_pyfunction!(demo::demo_log, m)?)?;
     m.add_function(wrap_pyfunction!(rows::fit_rows, m)?)?;
+    m.add_function(wrap_pyfunction!(rows::adjusted, m)?)?;
     m.add_function(wrap_pyfunction!(rows::score_rows, m)?)?;
     Ok(())
 }

@@ -3,23 +3,19 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use cadet::Result;
 use cadet::ask::Ask;
-use cadet::log::Columns;
 use cadet::store::{self, Claim};
 use cadet_show::sheet::Sheet;
 use pyo3::prelude::*;
 
 use crate::errors::raised;
-use crate::input::{Beside, Called};
 use crate::table::Table;
-use crate::work::{Looking, run};
+use crate::work::run;
 
 /// A trained model, which never changes.
 #[pyclass(frozen, module = "cadet._cadet")]
 pub(crate) struct Model {
     pub(crate) model: cadet::model::Model,
-    /// Ready to answer about the model's own users.
     ask: OnceLock<Arc<Ask>>,
 }
 
@@ -30,23 +26,9 @@ impl From<cadet::model::Model> for Model {
 }
 
 impl Model {
-    /// What columns are called: as in training, unless other names are given.
-    pub(crate) fn columns(&self, called: Called) -> Columns {
-        called.over(&self.model.manifest().data.columns)
-    }
-
-    /// Ready to answer about the model's users and those beside them.
-    pub(crate) fn ask(
-        &self,
-        beside: Beside,
-        columns: &Columns,
-        skip_bad: bool,
-        looking: &Looking<'_>,
-    ) -> Result<Arc<Ask>> {
-        if beside.is_empty() {
-            return Ok(self.ask.get_or_init(|| Arc::new(Ask::new(&self.model))).clone());
-        }
-        Ok(Arc::new(Ask::about(beside.users(&self.model, columns, skip_bad, looking)?)))
+    /// Ready to answer about the model's own users.
+    pub(crate) fn ask(&self) -> Arc<Ask> {
+        self.ask.get_or_init(|| Arc::new(Ask::new(&self.model))).clone()
     }
 }
 

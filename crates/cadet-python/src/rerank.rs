@@ -6,7 +6,7 @@ use cadet_show::answers;
 use cadet_show::reranking::{Job, Rows};
 use pyo3::prelude::*;
 
-use crate::input::{Beside, Called, Source, skipped};
+use crate::input::{Reading, Source, skipped};
 use crate::model::Model;
 use crate::score::{as_given, one_of};
 use crate::table::Table;
@@ -37,11 +37,9 @@ pub(crate) fn rerank(
     model: &Model,
     lists: Source,
     balance: Balance,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
+    reading: Reading,
 ) -> PyResult<Table> {
-    let columns = model.columns(called);
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
         let config = RerankConfig {
             method: one_of("method", &balance.method, [("fresh", Method::Fresh), ("mmr", Method::Mmr)])?,
@@ -58,14 +56,14 @@ pub(crate) fn rerank(
             item: columns.item.clone(),
             relevance: balance.relevance_col,
             list: balance.list_col.clone(),
-            skip_bad,
+            skip_bad: reading.skip_bad,
         };
         let found = match &lists {
             Source::Paths(paths) => read_lists(Source::one(paths, "lists")?, &options)?,
             Source::Rows { batches, .. } => lists_of(batches, &options)?,
         };
         skipped(&found.skipped, looking);
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
+        let ask = reading.ask(model, looking)?;
         let job = Job::new(&ask, &found);
         let list = found.names.as_ref().map(|_| balance.list_col.as_deref().unwrap_or("list_id"));
         let mut reranked = Vec::new();

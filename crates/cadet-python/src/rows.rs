@@ -1,7 +1,9 @@
 //! Rows that belong to groups: every row is a user with features of its own, and its group is the one item that
 //! it was exposed to.
 
+use cadet::ask::decide;
 use cadet::ask::{Scorer, Users};
+use cadet::log::split::Part;
 use cadet::log::{IdSlice, LogBuilder, LogOptions, Rows};
 use cadet::{Error, IdRef, Ids, Instances, Result, TaskId};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
@@ -12,7 +14,7 @@ use crate::fit::{resolve, train};
 use crate::model::Model;
 use crate::work::run;
 
-/// Trains a model of grouped rows; `groups` are numbers.
+/// Trains a model of grouped rows, and says which of them were held out of the net's training; `groups` are numbers.
 #[pyfunction]
 pub(crate) fn fit_rows(
     py: Python<'_>,
@@ -21,7 +23,7 @@ pub(crate) fn fit_rows(
     settings: &str,
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Model> {
+) -> PyResult<(Model, Vec<bool>)> {
     let settings = resolve("default", settings).map_err(raised)?;
     let features = instances(&x).map_err(raised)?;
     let groups = groups.as_array().to_vec();
@@ -30,9 +32,10 @@ pub(crate) fn fit_rows(
         let mut builder = LogBuilder::new(LogOptions::default());
         builder.push(Rows::new(IdSlice::Int(&rows), IdSlice::Int(&groups)))?;
         builder.users(numbered(rows.iter().copied())?, features)?;
-        train(builder.finish()?, &settings, looking)
+        let rule = settings.split()?;
+        let held_out = rows.iter().map(|row| rule.part(IdRef::Int(*row)) != Part::Train).collect();
+        Ok((Model::from(train(builder.finish()?, &settings, looking)?), held_out))
     })
-    .map(Model::from)
 }
 
 /// Familiarity, quantile and p-value of each row.
@@ -72,6 +75,15 @@ pub(crate) fn score_rows<'py>(
         Ok(columns)
     })?;
     Ok(found.map(|column| PyArray1::from_vec(py, column)))
+}
+
+/// The smallest false-discovery rate at which each row would be flagged.
+#[pyfunction]
+pub(crate) fn adjusted<'py>(
+    py: Python<'py>,
+    p_values: PyReadonlyArray1<'_, f32>,
+) -> Bound<'py, PyArray1<f64>> {
+    PyArray1::from_vec(py, decide::adjusted(p_values.as_array().iter().copied()))
 }
 
 fn instances(x: &PyReadonlyArray2<'_, f32>) -> Result<Instances> {

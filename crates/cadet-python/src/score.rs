@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::DataType;
-use cadet::ask::{Ask, Mode, Order, Top};
+use cadet::ask::{Mode, Order, Top};
 use cadet::log::Columns;
 use cadet::{At, Error, Result};
 use cadet_data::{PairChunk, PairReader, pairs_of};
@@ -11,7 +11,7 @@ use cadet_show::sheet::Sheet;
 use pyo3::prelude::*;
 
 use crate::errors::worded;
-use crate::input::{Beside, Called, Source, refuse_skipping, skipped};
+use crate::input::{Reading, Source, refuse_skipping, skipped};
 use crate::model::Model;
 use crate::table::Table;
 use crate::work::{Looking, run};
@@ -21,18 +21,11 @@ const CHUNK: usize = 1 << 18;
 
 /// Scores pairs, in their order.
 #[pyfunction]
-pub(crate) fn score(
-    py: Python<'_>,
-    model: &Model,
-    pairs: Source,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
-) -> PyResult<Table> {
-    let columns = model.columns(called);
+pub(crate) fn score(py: Python<'_>, model: &Model, pairs: Source, reading: Reading) -> PyResult<Table> {
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
-        let scored = each_chunk(&pairs, &columns, skip_bad, looking, |chunk| {
+        let ask = reading.ask(model, looking)?;
+        let scored = each_chunk(&pairs, &columns, reading.skip_bad, looking, |chunk| {
             let rows = ask.score_listed(chunk.users(), chunk.items(), chunk.rows())?;
             answers::scored(&columns, &rows, &ask.propensities(&rows)).batch()
         })?;
@@ -98,21 +91,20 @@ pub(crate) fn propensity(
     model: &Model,
     pairs: Source,
     clip: Option<f32>,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
+    reading: Reading,
 ) -> PyResult<Table> {
-    let columns = model.columns(called);
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
-        if let Some(clip) = clip.filter(|clip| !(*clip >= 1.0)) {
+        let clip = clip.unwrap_or(f32::INFINITY);
+        if clip.is_nan() || clip < 1.0 {
             return Err(Error::config("clip", format!("must be at least 1, found {clip}")));
         }
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
-        let found = each_chunk(&pairs, &columns, skip_bad, looking, |chunk| {
+        let ask = reading.ask(model, looking)?;
+        let found = each_chunk(&pairs, &columns, reading.skip_bad, looking, |chunk| {
             let rows = ask.score_listed(chunk.users(), chunk.items(), chunk.rows())?;
             let chances = ask.propensities(&rows);
             let chances = || chances.iter().map(|p| p.unwrap_or(f32::NAN));
-            let weight = |p: f32| if p.is_nan() { p } else { (1.0 / p).min(clip.unwrap_or(f32::INFINITY)) };
+            let weight = |p: f32| if p.is_nan() { p } else { (1.0 / p).min(clip) };
             Sheet::default()
                 .ids(&columns.user, rows.iter().map(|row| row.user))
                 .ids(&columns.item, rows.iter().map(|row| row.item))
@@ -149,15 +141,8 @@ pub(crate) fn one_of<T: Copy>(argument: &'static str, found: &str, words: [(&str
 
 /// Scores every user with every item.
 #[pyfunction]
-pub(crate) fn score_all(
-    py: Python<'_>,
-    model: &Model,
-    kept: Kept,
-    called: Called,
-    skip_bad: bool,
-    beside: Beside,
-) -> PyResult<Table> {
-    let columns = model.columns(called);
+pub(crate) fn score_all(py: Python<'_>, model: &Model, kept: Kept, reading: Reading) -> PyResult<Table> {
+    let columns = reading.columns(model);
     run(py, None, None, |looking| {
         let mode = mode(&kept.mode)?;
         let order = [("familiarity", Order::Familiarity), ("propensity", Order::Propensity)];
@@ -166,7 +151,7 @@ pub(crate) fn score_all(
         if kept.top == Some(0) {
             return Err(Error::config("top", "must be at least 1"));
         }
-        let ask = model.ask(beside, &columns, skip_bad, looking)?;
+        let ask = reading.ask(model, looking)?;
         let mut scored = vec![answers::scored(&columns, &[], &[]).batch()?];
         let mut add = |rows: &[_]| {
             looking.go_on()?;

@@ -41,7 +41,11 @@ def test_what_is_unusual_for_its_group_is_found():
     assert np.array_equal(one, scores[:5])
     p = detector.p_values(new, tasks=new_of)
     assert ((p > 0) & (p <= 1)).all()
-    assert np.mean(p[~strange] <= 0.1) < 0.2 < np.mean(p[strange] <= 0.1)
+    assert 0.05 < np.mean(p[~strange] <= 0.1) < 0.15 and np.mean(p[strange] <= 0.1) > 0.8
+    flagged = detector.flag(new, tasks=new_of, fdr=0.1)
+    assert np.mean(strange[flagged]) > 0.8 and np.mean(flagged[strange]) > 0.7
+    with pytest.raises(ValueError, match="fdr: must be between"):
+        detector.flag(new, tasks=new_of, fdr=1.5)
     assert set(detector.predict(new, tasks=new_of)) == {-1, 1}
 
 

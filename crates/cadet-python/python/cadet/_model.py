@@ -399,14 +399,14 @@ class Model:
         >>> sorted(rows)[:3]
         ['familiarity', 'item_id', 'last_seen']
         """
-        called = _called(user_col, item_col)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
         if pairs is None:
             kept = {"top": top, "per": per, "order": order, "mode": mode}
-            table = _cadet.score_all(self._inner, kept, called, skip_bad, _beside(users, exposures))
+            table = _cadet.score_all(self._inner, kept, reading)
             return back(table, self._kind)
         if top is not None:
             raise ValueError("top: goes without pairs, for every user with every item")
-        table = _cadet.score(self._inner, source(pairs, "pairs"), called, skip_bad, _beside(users, exposures))
+        table = _cadet.score(self._inner, source(pairs, "pairs"), reading)
         return back(table, library(pairs), pairs)
 
     def propensity(
@@ -436,8 +436,8 @@ class Model:
         frame
             ``propensity``, and ``weight``, which is one over it, as inverse propensity scoring takes it.
         """
-        called, beside = _called(user_col, item_col), _beside(users, exposures)
-        table = _cadet.propensity(self._inner, source(pairs, "pairs"), clip, called, skip_bad, beside)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
+        table = _cadet.propensity(self._inner, source(pairs, "pairs"), clip, reading)
         return back(table, library(pairs), pairs)
 
     def audience(
@@ -492,8 +492,8 @@ class Model:
             "mode": mode, "number": n, "exclude_seen": exclude_seen, "min_exposures": min_exposures,
             "filter": source(filter, "filter"),
         }  # fmt: skip
-        called, beside = _called(user_col, item_col), _beside(users, exposures)
-        return back(_cadet.audience(self._inner, item, among, called, skip_bad, beside), self._kind)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
+        return back(_cadet.audience(self._inner, item, among, reading), self._kind)
 
     def fresh(
         self,
@@ -532,8 +532,8 @@ class Model:
             The flagged, freshest first. Where nobody is, a warning says which rate would flag the first.
         """
         flags = {"fdr": fdr, "quantile": quantile, "below": below, "exclude_seen": exclude_seen}
-        called, beside = _called(user_col, item_col), _beside(users, exposures)
-        table, note = _cadet.fresh(self._inner, item, flags, called, skip_bad, beside)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
+        table, note = _cadet.fresh(self._inner, item, flags, reading)
         if len(table) == 0:
             said = json.loads(note)
             if said["first_rate"] is not None and "false_discovery" in said["rule"]:
@@ -567,8 +567,8 @@ class Model:
         frame
             ``end`` says whether the user is "tired" of the item or it is "fresh".
         """
-        called, beside = _called(user_col, item_col), _beside(users, exposures)
-        return back(_cadet.user(self._inner, user, n, called, skip_bad, beside), self._kind)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
+        return back(_cadet.user(self._inner, user, n, reading), self._kind)
 
     def similar(self, item: Id, *, n: int = 10) -> Any:
         """The items whose audiences are most like an item's: the command ``cadet similar``.
@@ -613,8 +613,8 @@ class Model:
         Explanation
             The parts under ``"parts"`` add up to the familiarity.
         """
-        called, beside = _called(user_col, item_col), _beside(users, exposures)
-        said, page = _cadet.explain(self._inner, user, item, n, called, skip_bad, beside)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
+        said, page = _cadet.explain(self._inner, user, item, n, reading)
         found = Explanation(json.loads(said))
         found.page = page
         if report is not None:
@@ -677,8 +677,8 @@ class Model:
             "lam": lam, "method": method, "scale": scale, "max_seen": max_seen, "explore": explore, "top": top,
             "seed": seed, "relevance_col": relevance_col, "list_col": list_col,
         }  # fmt: skip
-        called, beside = _called(user_col, item_col), _beside(users, exposures)
-        table = _cadet.rerank(self._inner, source(lists, "lists"), balance, called, skip_bad, beside)
+        reading = _reading(user_col, item_col, skip_bad, users, exposures)
+        table = _cadet.rerank(self._inner, source(lists, "lists"), balance, reading)
         return back(table, library(lists))
 
     # --- what comes after training
@@ -790,8 +790,15 @@ def _called(
     return {"user": user, "item": item, "weight": weight, "timestamp": timestamp, "event": event}
 
 
-def _beside(users: Frame, exposures: Frame) -> dict[str, Any]:
-    return {"users": source(users, "users"), "exposures": source(exposures, "exposures")}
+def _reading(
+    user: str | None, item: str | None, skip_bad: bool, users: Frame, exposures: Frame
+) -> dict[str, Any]:
+    return {
+        "columns": _called(user, item),
+        "skip_bad": skip_bad,
+        "users": source(users, "users"),
+        "exposures": source(exposures, "exposures"),
+    }
 
 
 def _plain(value: Any) -> Any:

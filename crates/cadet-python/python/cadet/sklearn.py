@@ -15,6 +15,8 @@ from . import _cadet
 from ._model import Model
 
 _DATA, _BASE = 0, 1
+#: No familiarity is known more exactly than to so many nats.
+_LEAST = 1e-3
 #: Rows are few beside exposures of users, so passes over them may be many. Rows of one group only are told apart by
 #: the net alone: the closed form that it starts from takes for granted that the same users are in several audiences.
 _GROUPED = {"axes": 0, "epochs": 60, "patience": 15, "seed_epochs": 60}
@@ -52,6 +54,8 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         What was learned.
     offset_ : float
         ``decision_function = score_samples - offset_``.
+    held_out_ : array
+        How the rows that were held out of training stand in their groups, ascending: what p-values rest on.
     tasks_ : array of shape (n_tasks,)
         The groups; ``None`` where there are none.
     n_features_in_ : int
@@ -114,8 +118,10 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             self.tasks_, codes = np.unique(self._column(tasks, len(X)), return_inverse=True)
             if len(self.tasks_) < 2:
                 raise ValueError("tasks: at least two groups are needed, what is usual in one is seen beside others")
-        self.model_ = self._learn(_ready(rows), codes.astype(np.int64), seed)
+        self.model_, held_out = self._learn(_ready(rows), codes.astype(np.int64), seed)
+        codes = codes[: len(X)]
         scores = self._familiarity(X, None if tasks is None else codes)
+        self._calibrate(scores, codes, held_out[: len(X)])
         if self.contamination == "auto":
             self.offset_ = 0.0
         else:
@@ -140,11 +146,33 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return np.where(self.decision_function(X, tasks=tasks) >= 0.0, 1, -1)
 
     def p_values(self, X: Any, tasks: Any = None) -> Any:
-        """How rare a row as unfamiliar as each is among held-out rows of its group."""
+        """How rare rows as unusual as each are among those that were held out of training.
+
+        Rows are compared across groups by how far their familiarity is below what is usual in their group, so that
+        held-out rows of all groups count together: the smallest p-value is one over their number.
+        """
         X, codes = self._rows(X, tasks)
-        if codes is None:
-            codes = np.full(len(X), _DATA, dtype=np.int64)
-        return _cadet.score_rows(self.model_._inner, _ready(X), codes)[2].astype(np.float64)
+        standing = self._standing(self._familiarity(X, codes), np.zeros(len(X), int) if codes is None else codes)
+        lower = np.searchsorted(self.held_out_, standing, side="right")
+        return (1.0 + lower) / (1.0 + len(self.held_out_))
+
+    def flag(self, X: Any, tasks: Any = None, *, fdr: float = 0.1) -> Any:
+        """The rows that are unusual beyond chance: at most a share of `fdr` of them is expected to be usual.
+
+        Parameters
+        ----------
+        X, tasks
+            Rows and their groups, all of which are tested together.
+        fdr
+            The false-discovery rate.
+
+        Returns
+        -------
+        array of bool, of shape (n_samples,)
+        """
+        if not 0.0 < fdr < 1.0:
+            raise ValueError(f"fdr: must be between 0 and 1, found {fdr}")
+        return _cadet.adjusted(self.p_values(X, tasks=tasks).astype(np.float32)) <= fdr
 
     def _base(self, X: Any, random: Any) -> Any:
         if isinstance(self.base, str):
@@ -156,11 +184,31 @@ class CollaborativeDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"base: expected {X.shape[1]} features, found {base.shape[1]}")
         return base
 
-    def _learn(self, rows: Any, codes: Any, seed: int) -> Model:
+    def _learn(self, rows: Any, codes: Any, seed: int) -> tuple[Model, Any]:
         usual = _ALONE if self.tasks_ is None else _GROUPED
         settings = {"test": 0.0, "seed": seed, "future": False, **usual, **(self.settings or {})}
         threads = None if self.n_jobs is None or self.n_jobs < 0 else self.n_jobs
-        return Model(_cadet.fit_rows(rows, codes, json.dumps(settings), threads, None), "dict")
+        model, held_out = _cadet.fit_rows(rows, codes, json.dumps(settings), threads, None)
+        return Model(model, "dict"), np.asarray(held_out)
+
+    def _calibrate(self, scores: Any, codes: Any, held_out: Any) -> None:
+        """Learns what is usual in each group from the rows of training, and how held-out rows stand to that."""
+        trained = ~np.asarray(held_out, dtype=bool)
+        usual, spread = np.percentile(scores[trained], [50, 16]) if trained.any() else (0.0, -1.0)
+        groups = 1 if self.tasks_ is None else len(self.tasks_)
+        self._usual, self._spread = np.full(groups, usual), np.full(groups, max(usual - spread, _LEAST))
+        for group in range(groups):
+            own = scores[trained & (codes == group)]
+            if len(own) > 0:
+                middle, low = np.percentile(own, [50, 16])
+                # Of few rows, the spread is mostly that of all.
+                self._usual[group] = middle
+                self._spread[group] = (len(own) * (middle - low) + 10.0 * self._spread[group]) / (len(own) + 10.0)
+        self._spread = np.maximum(self._spread, _LEAST)
+        self.held_out_ = np.sort(self._standing(scores[~trained], codes[~trained]))
+
+    def _standing(self, scores: Any, codes: Any) -> Any:
+        return (scores - self._usual[codes]) / self._spread[codes]
 
     def _rows(self, X: Any, tasks: Any) -> tuple[Any, Any]:
         check_is_fitted(self)
