@@ -178,9 +178,7 @@ impl Config {
             access_log: given.access_log.unwrap_or(false),
             dashboard: !given.no_dashboard.unwrap_or(false),
         };
-        if let Some(host) =
-            config.allowed_hosts.iter().find(|host| host.is_empty() || is_no_host(host))
-        {
+        if let Some(host) = config.allowed_hosts.iter().find(|host| host.is_empty() || is_no_host(host)) {
             return Err(Error::config(
                 "allowed_host",
                 format!("expected a name without a port, found {host:?}"),

@@ -18,6 +18,13 @@ impl Service {
         with_known(serving, known_user.zip(known_item), more)
     }
 
+    /// Remembers who is asked about: models that are to answer must know them.
+    pub fn note(&self, serving: &Serving, user: &str) {
+        if serving.user(IdRef::from_text(user)).is_some() {
+            self.asked.note(user);
+        }
+    }
+
     /// Brings the counts of rows up to date, and makes users unknown who were forgotten. Rows of one user that
     /// stand side by side cost one look at what the user saw.
     pub fn recount(&self, serving: &Serving, rows: &mut [Row<'_>]) {

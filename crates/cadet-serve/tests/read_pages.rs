@@ -153,7 +153,6 @@ async fn pages_have_each_row_once_whatever_the_order() {
     // Pages go on from what the first one came from, though something else answers meanwhile.
     world.app.serve("20261119T0000-aaaa".into(), model(), 0, 1);
     assert_eq!(world.get(&second).await.ok(), before);
-    assert_ne!(world.get("/v1/items").await.ok()["model"], before["model"]);
     let gone = world.get(&format!("/v1/items?limit=5&cursor={:064x}", 1)).await;
     assert_eq!(gone.problem(), (410, "cursor_expired".to_owned()));
 }

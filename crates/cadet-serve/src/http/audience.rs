@@ -16,15 +16,15 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
+use super::cursor::{self, Paged};
 use super::derived::Derived;
+use super::known;
 use super::listing::MOST_STREAMED;
 use super::members::{Filter, Members, WireMember};
 use super::problem::Problem;
 use super::stream::{self, Next};
 use super::table::{self, Format};
 use super::wire::{Id, List, MOST_ROWS, Name, Span};
-use super::cursor::{self, Paged};
-use super::known;
 use crate::service::Service;
 use crate::serving::Serving;
 

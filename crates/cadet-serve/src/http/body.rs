@@ -123,7 +123,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
                 // The name of a parameter comes before what is wrong with it.
                 match said.split_once(": ") {
                     Some((name, said)) if !name.contains(' ') => Err(fault(format!("query/{name}"), said)),
-                    _ => Err(fault("query".to_owned(), said)),
+                    _ => {
+                        // Of one that is missing or there twice the name stands in the text.
+                        let named = said.split_once("field `").filter(|(what, _)| what.len() < 16);
+                        let named = named.and_then(|(_, rest)| rest.split('`').next());
+                        let pointer = named.map_or("query".to_owned(), |name| format!("query/{name}"));
+                        Err(fault(pointer, said))
+                    }
                 }
             }
         }

@@ -132,7 +132,10 @@ pub struct NearItem<'a> {
         (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
-pub async fn explain(State(app): State<App>, Params(query): Params<ExplainQuery>) -> Result<Response, Problem> {
+pub async fn explain(
+    State(app): State<App>,
+    Params(query): Params<ExplainQuery>,
+) -> Result<Response, Problem> {
     let n = query.n.unwrap_or(10);
     if n > MOST {
         return Err(Problem::invalid("query/n", format!("must be 0 to {MOST}, found {n}")));

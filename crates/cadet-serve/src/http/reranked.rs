@@ -140,9 +140,7 @@ impl Counting<'_> {
         let relevance: Vec<f64> = items.iter().map(|item| item.relevance).collect();
         let id = list.user_id.as_ref();
         let user = serving.user(id);
-        if user.is_some() {
-            self.app.asked.note(&list.user_id.0);
-        }
+        self.app.note(serving, &list.user_id.0);
         let request = Request { user, tasks: &tasks, relevance: &relevance, key: list_key(id, None) };
         let mut times_seen = Vec::with_capacity(items.len());
         let recount = |candidates: &mut [Candidate]| {
@@ -204,7 +202,8 @@ impl Outcome<'_> {
     /// What is said about its places.
     pub fn said(&self) -> impl Iterator<Item = Said> {
         self.places().iter().map(|place| {
-            let (candidate, times_seen) = (&self.reranked.candidates[place.index], self.times_seen[place.index]);
+            let (candidate, times_seen) =
+                (&self.reranked.candidates[place.index], self.times_seen[place.index]);
             Said { status: self.statuses[place.index], times_seen, familiarity: candidate.familiarity }
         })
     }

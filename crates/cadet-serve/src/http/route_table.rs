@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use axum::http::Method;
-use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::{OpenApi, RefOr};
 
 use super::keys::Role;
 use crate::metrics::{Metrics, Seen};
@@ -94,7 +94,8 @@ impl RouteTable {
         }
         for (path, access) in pages {
             let seen = metrics.requests().seen(path, "GET", false);
-            let page = Operates { id: (*path).to_owned(), access: *access, is_question: false, query: None, seen };
+            let page =
+                Operates { id: (*path).to_owned(), access: *access, is_question: false, query: None, seen };
             table.add(path, [Some(page), None, None, None]);
         }
         table

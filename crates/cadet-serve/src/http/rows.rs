@@ -43,7 +43,9 @@ impl Time {
             Time::Seconds(seconds) => *seconds,
             Time::Text(text) => match text.parse::<f64>() {
                 Ok(seconds) => seconds,
-                Err(_) => moment(text).ok_or_else(|| format!("{expected}, found {:?}", short(text, 40)))? as f64,
+                Err(_) => {
+                    moment(text).ok_or_else(|| format!("{expected}, found {:?}", short(text, 40)))? as f64
+                }
             },
         };
         if !seconds.is_finite() || seconds < 0.0 {

@@ -137,7 +137,7 @@ fn near_rows<'p>(app: &Service, serving: &Arc<Serving>, pairs: &[(&'p Id, &'p Id
             items.clear();
             items.extend(run.iter().map(|(_, item)| item.as_ref()));
             let user = run[0].0;
-            note(app, serving, user);
+            app.note(serving, &user.0);
             serving.ask.score_user_into(&mut own.score, user.as_ref(), &items, &mut rows);
         }
     });
@@ -154,15 +154,8 @@ fn many_rows<'p>(
 ) -> Result<Vec<Row<'p>>, Problem> {
     let ids: Vec<(IdRef<'p>, IdRef<'p>)> = pairs.iter().map(|(u, i)| (u.as_ref(), i.as_ref())).collect();
     let mut rows = serving.ask.score(&ids).map_err(known::problem)?;
-    pairs.chunk_by(|a, b| a.0 == b.0).take(MOST_NOTED).for_each(|run| note(app, serving, run[0].0));
+    pairs.chunk_by(|a, b| a.0 == b.0).take(MOST_NOTED).for_each(|run| app.note(serving, &run[0].0.0));
     app.recount(serving, &mut rows);
     app.metrics().answered("score", rows.iter().map(Said::from));
     Ok(rows)
-}
-
-/// Remembers who is asked about, for models that are to know them.
-fn note(app: &Service, serving: &Serving, user: &Id) {
-    if serving.user(user.as_ref()).is_some() {
-        app.asked.note(&user.0);
-    }
 }

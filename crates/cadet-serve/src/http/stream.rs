@@ -2,7 +2,7 @@
 //! them at once, and one that nobody reads ends: each holds a model and a list.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,10 @@ struct Held {
 }
 
 /// The body of an answer that is written while it is sent.
-struct Stream(Arc<Mutex<Held>>);
+struct Stream {
+    held: Arc<Mutex<Held>>,
+    is_watched: bool,
+}
 
 /// Why a stream broke off.
 #[derive(Debug, thiserror::Error)]
@@ -68,21 +71,22 @@ pub fn rows<L: Line>(
         }
         next(out)
     });
+    let held = Held { source: Some(source), moved: Instant::now() };
+    Ok(Body::new(Stream { held: Arc::new(Mutex::new(held)), is_watched: false }))
+}
+
+/// Lets go of what a stream holds once it takes too long.
+async fn watch(held: Weak<Mutex<Held>>) {
     let begun = Instant::now();
-    let held = Arc::new(Mutex::new(Held { source: Some(source), moved: begun }));
-    let watched = Arc::downgrade(&held);
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let Some(held) = watched.upgrade() else { return };
-            let mut held = lock(&held);
-            if begun.elapsed() > LONGEST || held.moved.elapsed() > IDLE {
-                held.source = None;
-                return;
-            }
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(held) = held.upgrade() else { return };
+        let mut held = lock(&held);
+        if begun.elapsed() > LONGEST || held.moved.elapsed() > IDLE {
+            held.source = None;
+            return;
         }
-    });
-    Ok(Body::new(Stream(held)))
+    }
 }
 
 impl HttpBody for Stream {
@@ -90,10 +94,14 @@ impl HttpBody for Stream {
     type Error = TooSlow;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, TooSlow>>> {
-        let mut held = lock(&self.0);
+        // Made on a thread without a runtime, sent on one with.
+        if !std::mem::replace(&mut self.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(&self.held)));
+        }
+        let mut held = lock(&self.held);
         held.moved = Instant::now();
         let Some(source) = held.source.as_mut() else { return Poll::Ready(Some(Err(TooSlow))) };
         let (mut out, mut rows, mut ended) = (Vec::with_capacity(128 * PIECE), 0, false);
