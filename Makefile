@@ -45,10 +45,11 @@ python-test: $(PYTHON) ## the Python package beside the command line
 	$(PYTHON) $(PIP) --force-reinstall --no-deps target/python/wheels/*.whl
 	CADET_CLI=$(CURDIR)/target/debug/cadet $(PYTHON) -m pytest crates/cadet-python/tests
 
-bench: ## speed beside PyTorch, ONNX Runtime and Polars, and how fast a model answers
+bench: ## speed beside PyTorch, ONNX Runtime and Polars, how fast a model answers, and a service
 	python3 benches/peers/run.py
-	$(CARGO) build --release -p cadet-cli --bins --example ask
+	$(CARGO) build --release -p cadet-cli --bins --examples
 	target/release/examples/ask target/ask
+	target/release/examples/serve target/serve
 
 experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example worlds -- research/results/worlds
