@@ -11,7 +11,8 @@ use arrow_array::{
 use cadet::log::{IdSlice, Log, LogBuilder, LogOptions, Rows};
 use cadet::{At, Error, IdRef};
 use cadet_data::{
-    Columns, ReadOptions, UserOptions, pairs_of, push_batch, read_exposures, read_users, users_of,
+    Columns, ListOptions, ReadOptions, UserOptions, catalogue_of, ids_of, lists_of, pairs_of, push_batch,
+    read_exposures, read_users, users_of,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -218,4 +219,43 @@ fn users_from_numeric_columns_or_one_vector() {
     let read = read_users(&path, &UserOptions::default()).unwrap();
     let table = users_of([&numbers], &UserOptions::default()).unwrap();
     assert_eq!((read.features, read.columns), (table.features, table.columns));
+}
+
+#[test]
+fn lists_titles_and_ids_from_batches() {
+    let column = |name| -> (&str, ArrayRef) { (name, Arc::new(Int64Array::from(vec![7, 8]))) };
+    let items: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let relevance: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 0.25]));
+    let rows = batch(vec![column("user_id"), ("item_id", items.clone()), ("relevance", relevance.clone())]);
+    let others = batch(vec![column("user_id"), ("item_id", items.clone()), ("relevance", relevance.clone())]);
+    let options = ListOptions::default();
+    let lists = lists_of([&rows], &options).unwrap();
+    assert_eq!((lists.len(), lists.row_count(), lists.list(1).rows), (2, 2, &[(1, 0.25)][..]));
+    let error = lists_of([&rows, &others], &options).unwrap_err().to_string();
+    let expected =
+        "item a stands twice in a list of user 7: keep one, or tell lists apart by a column of their ids";
+    assert!(error.starts_with(expected), "{error}");
+    let named = batch(vec![
+        column("user_id"),
+        ("item_id", items.clone()),
+        ("relevance", relevance),
+        column("list_id"),
+    ]);
+    let error = lists_of([&rows, &named], &options).unwrap_err().to_string();
+    assert!(error.starts_with("list_id is a column of some"), "{error}");
+    let none: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.5), None]));
+    let error = lists_of(
+        [&batch(vec![column("user_id"), ("item_id", items.clone()), ("relevance", none)])],
+        &options,
+    );
+    assert!(error.unwrap_err().to_string().starts_with("row 2: relevance is null"));
+
+    let titles: ArrayRef = Arc::new(StringArray::from(vec![Some("A"), None]));
+    let catalogue =
+        catalogue_of([&batch(vec![("item_id", items.clone()), ("title", titles)])], "item_id").unwrap();
+    assert_eq!((catalogue.items.len(), &catalogue.titles[..]), (2, &["A".to_owned(), String::new()][..]));
+    assert!(catalogue_of([&rows.slice(0, 0)], "item_id").is_err());
+    assert_eq!(ids_of([&rows, &rows], "user_id", "user_col").unwrap().len(), 2);
+    let error = ids_of([&rows], "reader", "user_col").unwrap_err().to_string();
+    assert!(error.starts_with("no column reader"), "{error}");
 }

@@ -9,11 +9,11 @@ from pathlib import Path
 import cadet
 import cadet.pyod
 import cadet.sklearn
-from cadet import _model
+from cadet import _fit, _model, _questions
 
 
 def test_examples_run():
-    for module in (cadet, _model, cadet.sklearn, cadet.pyod):
+    for module in (cadet, _fit, _model, _questions, cadet.sklearn, cadet.pyod):
         failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
         assert failed == 0 and tried > 0, module
 

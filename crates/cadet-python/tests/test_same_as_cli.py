@@ -53,6 +53,14 @@ def test_score(model, pairs, place, cli, tmp_path):
     assert pc.max(found["weight"]).as_py() <= 50.0
 
 
+def test_propensities_of_a_user_add_up_to_one(model):
+    items = model.items["item_id"]
+    for user in (3, 4, 5):
+        found = model.propensity({"user_id": [user] * len(items), "item_id": items})
+        assert found["propensity"].sum(dtype=float) == pytest.approx(1.0, abs=1e-4)
+        assert np.allclose(found["weight"] * found["propensity"], 1.0, rtol=1e-5)
+
+
 @pytest.mark.parametrize("words", [{}, {"top": 3}, {"top": 2, "per": "item", "mode": "fresh"}, {"top": 3, "order": "propensity"}])
 def test_score_all(model, place, cli, tmp_path, words):
     flags = [flag for key, value in words.items() for flag in (f"--{key}", value)]

@@ -11,8 +11,10 @@ audience than in the population, ``log q(x)/p(x)``. High is common, low is fresh
 ['ok', 'unknown_item']
 """
 
+from ._answers import Added, Evaluation, Explanation, Verdict
 from ._cadet import Error, Table, __version__
-from ._model import Added, Evaluation, Explanation, Model, Verdict, demo_log, fit, load, settings
+from ._fit import demo_log, fit, settings
+from ._model import Model, load
 
 #: The same as :func:`fit`, by the name of the command.
 train = fit
