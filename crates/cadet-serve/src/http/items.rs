@@ -127,6 +127,7 @@ pub async fn items(
     Query(query): Query<ItemsQuery>,
 ) -> Result<Response, Problem> {
     let limit = listing::limit(query.limit, 100, format)?;
+    listing::check_prefix(&query.prefix)?;
     let serving = known::serving(&app)?;
     let body = {
         let serving = Arc::clone(&serving);

@@ -15,6 +15,7 @@ use super::App;
 use super::body::Body;
 use super::guard::Caller;
 use super::keys::Role;
+use super::exposures::idempotency_key;
 use super::known::{self, with_workspaces};
 use super::problem::{Code, Problem};
 use super::reranked::{self, Counting, Outcome, WireList, Written};
@@ -23,9 +24,6 @@ use super::wire::{Id, List, MOST_ROWS, SHORT, Span, now, too_many};
 use crate::service::Service;
 use crate::serving::Serving;
 use crate::state::{Entry, Receipt, Shown};
-
-/// Keys of requests are this long at the most.
-const LONGEST_KEY: usize = 256;
 
 /// Lists to rerank, and how.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -153,7 +151,8 @@ impl RerankRequest {
 #[utoipa::path(
     post, path = "/v1/rerank", tag = "questions",
     request_body = RerankRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes `write_back` count once")),
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "^[!-~]+$",
+        description = "Makes `write_back` count once")),
     responses(
         (status = 200, description = "The lists in their new order", body = RerankAnswer<'static>),
         (status = 422, description = "`invalid`, `too_many_rows`", body = Problem),
@@ -170,7 +169,7 @@ pub async fn rerank(
     if request.write_back {
         caller.must(Role::Ingest)?;
     }
-    let key = if request.write_back { key(&headers)? } else { None };
+    let key = if request.write_back { idempotency_key(&headers)? } else { None };
     let serving = known::serving(&app)?;
     let config = request.config()?;
     let (body, shown) = if request.length()? <= SHORT {
@@ -247,12 +246,4 @@ async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<Written, Problem
     let stopped = |_| Problem::new(Code::Stopping, "the service is stopping: try again with the same key");
     let Receipt { accepted, duplicates, seq } = answered.map_err(stopped)??;
     Ok(Written { accepted, duplicates, seq })
-}
-
-/// What makes a repeated request count once.
-fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let key = value.to_str().ok().filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
-    let wrong = || format!("must be 1 to {LONGEST_KEY} visible ASCII characters");
-    key.map(|key| Some(key.to_owned())).ok_or_else(|| Problem::invalid("header/Idempotency-Key", wrong()))
 }

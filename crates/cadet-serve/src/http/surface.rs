@@ -84,7 +84,7 @@ impl Surface {
         });
         let gate = Arc::new(Gate {
             table: RouteTable::new(&document, &listed, service.metrics()),
-            document: serde_json::to_vec(&document).unwrap_or_default().into(),
+            document: super::document::written(&document).to_string().into(),
             service,
             config,
             keys: ArcSwap::from_pointee(keys),
@@ -237,6 +237,9 @@ impl Surface {
             self.metrics().denied(reason);
             *problem
         })?;
+        // Only what has arrived whole takes one of the places below: else a few hundred clients who send a byte now
+        // and then would keep everybody out.
+        let body = self.take(&mut parts, body).await?;
         let (_in_flight, number) = self.metrics().begin();
         // Probes are answered however much there is to do.
         let is_probe = matches!(operates.access, Access::Open) || methods.path == "/metrics";
@@ -275,14 +278,12 @@ impl Surface {
         Ok(caller)
     }
 
-    async fn call_route<B>(&self, mut parts: Parts, body: B) -> Result<Response, Problem>
+    /// The whole body of a request, of a kind that is read here.
+    async fn take<B>(&self, parts: &mut Parts, body: B) -> Result<Bytes, Problem>
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display,
     {
-        let Some(mut router) = self.router.clone() else {
-            return Err(Problem::new(Code::Internal, "there are no routes"));
-        };
         let body = match body.is_end_stream() {
             true => Bytes::new(),
             false => collect(body, &mut parts.headers, &self.gate.bodies).await.inspect_err(|problem| {
@@ -291,7 +292,14 @@ impl Surface {
                 }
             })?,
         };
-        incoming::check_kind(&parts, &body)?;
+        incoming::check_kind(parts, &body)?;
+        Ok(body)
+    }
+
+    async fn call_route(&self, parts: Parts, body: Bytes) -> Result<Response, Problem> {
+        let Some(mut router) = self.router.clone() else {
+            return Err(Problem::new(Code::Internal, "there are no routes"));
+        };
         let body = if body.is_empty() { Body::empty() } else { Body::from(body) };
         let deadline = if waits(&parts) { ANSWER_DEADLINE + SLACK } else { ANSWER_DEADLINE };
         let answer = router.call(Request::from_parts(parts, body));

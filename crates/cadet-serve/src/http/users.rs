@@ -107,6 +107,7 @@ pub async fn users(
     Query(query): Query<UsersQuery>,
 ) -> Result<Response, Problem> {
     let limit = listing::limit(query.limit, 100, format)?;
+    listing::check_prefix(&query.prefix)?;
     let serving = known::serving(&app)?;
     let body = {
         let serving = Arc::clone(&serving);
