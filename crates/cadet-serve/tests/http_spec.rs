@@ -69,6 +69,9 @@ fn it_is_whole() {
     let mut refs = Vec::new();
     collect_refs(&spec, &mut refs);
     assert!(refs.len() > 10);
+    // Two types of one name would be described as one of them.
+    let written = |name: &str| spec["components"]["schemas"][name]["properties"].as_object().unwrap().len();
+    assert_eq!((written("Written"), written("WrittenBack")), (2, 3));
     // Without a bound a client would read `int32`, and have times end in 2038.
     let time = &spec["components"]["schemas"]["WireRow"]["properties"]["last_seen"];
     assert_eq!((time["format"].as_str(), time["maximum"].as_u64()), (Some("uint32"), Some(4_294_967_295)));
@@ -176,10 +179,16 @@ fn no_route_does_anything_for_another_page_or_under_another_name() {
             let answer = send(("host", host));
             assert_eq!(answer.status == 403, !is_open, "{method} {path} as {host}: {}", answer.status);
         }
-        let foreign = [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")];
+        let foreign =
+            [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")];
         for header in foreign {
             let answer = send(header);
-            assert_eq!(answer.status == 403, method != "GET", "{method} {path} {header:?}: {}", answer.status);
+            assert_eq!(
+                answer.status == 403,
+                method != "GET",
+                "{method} {path} {header:?}: {}",
+                answer.status
+            );
             assert_eq!(answer.header("access-control-allow-origin"), None, "{method} {path}");
         }
     }

@@ -231,7 +231,8 @@ async fn force(request: Request) -> Result<bool, Problem> {
     }
     // `null` is as good as nothing.
     let read = serde_json::from_slice::<Option<PromoteRequest>>(&bytes);
-    read.map(|request| request.is_some_and(|request| request.force)).map_err(|error| wrong::<PromoteRequest>(&bytes, &error))
+    read.map(|request| request.is_some_and(|request| request.force))
+        .map_err(|error| wrong::<PromoteRequest>(&bytes, &error))
 }
 
 impl From<NotPromoted> for Problem {

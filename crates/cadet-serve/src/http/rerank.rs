@@ -13,12 +13,12 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
+use super::exposures::idempotency_key;
 use super::guard::Caller;
 use super::keys::Role;
-use super::exposures::idempotency_key;
 use super::known::{self, with_workspaces};
 use super::problem::{Code, Problem};
-use super::reranked::{self, Counting, Outcome, WireList, Written};
+use super::reranked::{self, Counting, Outcome, WireList, WrittenBack};
 use super::table::{self, Format};
 use super::wire::{Id, List, MOST_ROWS, SHORT, Span, now, too_many};
 use crate::service::Service;
@@ -34,14 +34,14 @@ pub struct RerankRequest {
     lists: List<RerankList>,
     /// What relevance is balanced with: `fresh` (minus the familiarity) or `mmr` (unlikeness to the items
     /// placed before). `fresh` if left out.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^(fresh|mmr)$")]
     method: Option<Method>,
     /// The weight of it, 0 to 1: 0 leaves the order of relevance, 1 ignores relevance. 0.3 if left out.
     #[schema(minimum = 0.0, maximum = 1.0)]
     lambda: Option<f32>,
     /// How relevance and familiarity are made comparable within a list: `standard` (mean 0, spread 1) or `rank`.
     /// `standard` if left out.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^(standard|rank)$")]
     scale: Option<Scale>,
     /// Items that the user saw this often or more go below all others.
     #[schema(minimum = 1)]
@@ -51,9 +51,8 @@ pub struct RerankRequest {
     /// a pair is known, so it counts once, where later ones do not count already.
     window: Option<Span>,
     /// Items that must not be shown: they are left out of every list.
-    #[serde(default)]
     #[schema(value_type = Option<Vec<Id>>, max_items = 10_000)]
-    exclude: List<Id>,
+    exclude: Option<List<Id>>,
     /// Share of the places that go to an item drawn by lot from those left. 0 if left out.
     #[schema(minimum = 0.0, maximum = 1.0)]
     explore: Option<f32>,
@@ -99,7 +98,7 @@ pub struct RerankAnswer<'a> {
     /// What it did to the first places.
     sums: reranked::Sums,
     /// What was written back; null where nothing was asked to be.
-    written: Option<Written>,
+    written: Option<WrittenBack>,
 }
 
 impl RerankRequest {
@@ -139,7 +138,8 @@ impl RerankRequest {
         side_by_side: bool,
     ) -> Result<Vec<Outcome<'_>>, Problem> {
         let lists = self.lists.all("/lists")?;
-        let excluded: HashSet<&Id> = self.exclude.all("/exclude")?.iter().collect();
+        let excluded = self.exclude.as_ref().map(|list| list.all("/exclude")).transpose()?;
+        let excluded: HashSet<&Id> = excluded.into_iter().flatten().collect();
         let counting =
             Counting { app, serving, config, from: self.window.map(Span::ago), excluded: &excluded };
         let one = |list| with_workspaces(serving, |own| counting.rerank(&mut own.rerank, list));
@@ -169,7 +169,7 @@ pub async fn rerank(
     if request.write_back {
         caller.must(Role::Ingest)?;
     }
-    let key = if request.write_back { idempotency_key(&headers)? } else { None };
+    let key = idempotency_key(&headers)?.filter(|_| request.write_back);
     let serving = known::serving(&app)?;
     let config = request.config()?;
     let (body, shown) = if request.length()? <= SHORT {
@@ -238,12 +238,12 @@ fn shown(outcomes: &[Outcome<'_>], key: Option<&str>) -> Vec<Shown> {
 }
 
 /// Writes exposures down, and waits until they are on the disk.
-async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<Written, Problem> {
+async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<WrittenBack, Problem> {
     if shown.is_empty() {
-        return Ok(Written { accepted: 0, duplicates: 0, seq: app.store().seq() });
+        return Ok(WrittenBack { accepted: 0, duplicates: 0, seq: app.store().seq() });
     }
     let answered = app.store().submit(Entry::Exposures(shown, Vec::new()))?.await;
     let stopped = |_| Problem::new(Code::Stopping, "the service is stopping: try again with the same key");
     let Receipt { accepted, duplicates, seq } = answered.map_err(stopped)??;
-    Ok(Written { accepted, duplicates, seq })
+    Ok(WrittenBack { accepted, duplicates, seq })
 }

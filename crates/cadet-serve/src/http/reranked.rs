@@ -84,7 +84,7 @@ pub struct Change {
 
 /// What was written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Written {
+pub struct WrittenBack {
     /// Exposures that count.
     pub accepted: u64,
     /// Exposures that were written before, with the same key.

@@ -21,7 +21,7 @@ use cadet::Result;
 use tower::Service as _;
 
 use super::guard::{self, Caller, Denied};
-use super::incoming::{self, Budget, collect};
+use super::incoming::{self, Budget, Taken, collect};
 use super::keys::{Keys, Role};
 use super::problem::{Code, Problem};
 use super::route_table::{Access, Methods, Operates, RouteTable};
@@ -239,7 +239,7 @@ impl Surface {
         })?;
         // Only what has arrived whole takes one of the places below: else a few hundred clients who send a byte now
         // and then would keep everybody out.
-        let body = self.take(&mut parts, body).await?;
+        let (body, _taken) = self.take(&mut parts, body).await?;
         let (_in_flight, number) = self.metrics().begin();
         // Probes are answered however much there is to do.
         let is_probe = matches!(operates.access, Access::Open) || methods.path == "/metrics";
@@ -279,21 +279,23 @@ impl Surface {
     }
 
     /// The whole body of a request, of a kind that is read here.
-    async fn take<B>(&self, parts: &mut Parts, body: B) -> Result<Bytes, Problem>
+    async fn take<B>(&self, parts: &mut Parts, body: B) -> Result<(Bytes, Option<Taken<'_>>), Problem>
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display,
     {
-        let body = match body.is_end_stream() {
-            true => Bytes::new(),
-            false => collect(body, &mut parts.headers, &self.gate.bodies).await.inspect_err(|problem| {
-                if problem.code == Code::Overloaded {
-                    self.metrics().shed("bodies");
-                }
-            })?,
-        };
+        if body.is_end_stream() {
+            incoming::check_kind(parts, &Bytes::new())?;
+            return Ok((Bytes::new(), None));
+        }
+        let collected = collect(body, &mut parts.headers, &self.gate.bodies).await;
+        let (body, taken) = collected.inspect_err(|problem| {
+            if problem.code == Code::Overloaded {
+                self.metrics().shed("bodies");
+            }
+        })?;
         incoming::check_kind(parts, &body)?;
-        Ok(body)
+        Ok((body, Some(taken)))
     }
 
     async fn call_route(&self, parts: Parts, body: Bytes) -> Result<Response, Problem> {

@@ -137,11 +137,9 @@ def large_bodies(running):
 
     def send():
         with connect(running.address) as stream:
-            # Who is refused may be refused before all of it is sent.
-            with contextlib.suppress(OSError):
-                stream.sendall(request[: len(request) // 2])
-                time.sleep(1)
-                stream.sendall(request[len(request) // 2:])
+            stream.sendall(request[: len(request) // 2])
+            time.sleep(1)
+            stream.sendall(request[len(request) // 2:])
             statuses[answer(stream)] += 1
 
     senders = [threading.Thread(target=send) for _ in range(100)]
@@ -150,8 +148,7 @@ def large_bodies(running):
     for sender in senders:
         sender.join()
     grown = running.memory("VmHWM") - before
-    # Who is refused while sending may see the connection close instead of an answer.
-    check(set(statuses) <= {200, 503, None} and statuses[200] > 0 and statuses[200] < 100,
+    check(set(statuses) == {200, 503},
           f"100 bodies of 8 MiB: {dict(statuses)}")
     check(grown <= 400, f"100 bodies of 8 MiB take {grown:.0f} MiB")
 
@@ -162,8 +159,11 @@ def slow(running):
         time.sleep(4)
     before = running.memory()
     bodies = [connect(running.address) for _ in range(850)]
-    for stream in bodies:
+    for stream in bodies[40:]:
         stream.sendall(head(running.address, "POST", "/v1/score", 1_000) + b"{")
+    # Together more than all bodies may have, but for their last byte.
+    for stream in bodies[:40]:
+        stream.sendall(head(running.address, "POST", "/v1/score", 8 << 20) + b" " * ((8 << 20) - 100))
     ids = [{"user_id": "u" * 300 + str(i), "item_id": "i" * 300} for i in range(10_000)]
     pairs = json.dumps({"pairs": ids}).encode()
     readers = [connect(running.address, 4_096) for _ in range(40)]
@@ -185,14 +185,22 @@ def slow(running):
     for stream in bodies:
         statuses[answer(stream)] += 1
     check(went is not None and went <= 50, f"890 slow clients are gone after {went and round(went)} s")
-    check(set(statuses) <= {408, None} and statuses[408] > 400, f"bodies of a byte a second: {dict(statuses)}")
+    check(statuses[408] == 850, f"bodies of a byte a second: {dict(statuses)}")
     check(set(client.statuses) == {200}, f"others were answered {dict(client.statuses)}")
     check(client.p99() <= 2 * quiet.p99() + 10,
           f"others wait {client.p99():.1f} ms at p99, before {quiet.p99():.1f} ms")
     for stream in bodies + readers:
         stream.close()
-    check(until(10, lambda: running.memory() <= before + 64),
-          f"{running.memory() - before:.0f} MiB more than before are held afterwards")
+    # glibc keeps what was freed for the next time; what must not be is that every time costs more.
+    held = running.memory()
+    for _ in range(3):
+        for stream in [connect(running.address) for _ in range(20)]:
+            with stream:
+                stream.sendall(head(running.address, "POST", "/v1/score", len(pairs)) + pairs)
+                time.sleep(0.05)
+    check(until(20, lambda: open_connections(running) <= 1), "who hangs up while being answered is let go")
+    check(running.memory() <= 1.1 * held + 16,
+          f"{before:.0f} MiB before, {held:.0f} MiB after, {running.memory():.0f} MiB after more of it")
 
 
 def flood(running, seconds):
@@ -231,7 +239,7 @@ def flood(running, seconds):
             sender.join()
     half = len(memory) // 2
     first, second = max(memory[:half]), max(memory[half:])
-    check(set(statuses) <= {200, 429, 503, None} and statuses[200] > 0, f"400 senders: {dict(statuses)}")
+    check(set(statuses) <= {200, 429, 503} and statuses[200] > 0, f"400 senders: {dict(statuses)}")
     check(statuses[429] + statuses[503] > 0, "some of them are told to come again")
     check(second <= 1.1 * first + 16, f"memory peaks at {first:.0f} MiB, and later at {second:.0f} MiB")
     check(set(client.statuses) <= {200, 503} and client.statuses[200] > 0,
