@@ -102,9 +102,17 @@ class Client:
         return 1_000 * statistics.quantiles(self.waits, n=100)[98]
 
 
-def open_connections(running):
+def gauge(running, name):
     text = running.send("GET", "/metrics")[2].decode()
-    return int(re.search(r"^cadet_http_connections (\d+)", text, re.MULTILINE)[1])
+    return int(re.search(rf"^{name} (\d+)", text, re.MULTILINE)[1])
+
+
+def open_connections(running):
+    return gauge(running, "cadet_http_connections")
+
+
+def in_flight(running):
+    return gauge(running, "cadet_http_requests_in_flight")
 
 
 def until(seconds, done):
@@ -158,17 +166,18 @@ def slow(running):
     with Client(running.address) as quiet:
         time.sleep(4)
     before = running.memory()
+    ids = [{"user_id": "u" * 300 + str(i), "item_id": "i" * 300} for i in range(10_000)]
+    pairs = json.dumps({"pairs": ids}).encode()
+    readers = [connect(running.address, 4_096) for _ in range(40)]
+    for stream in readers:
+        stream.sendall(head(running.address, "POST", "/v1/score", len(pairs)) + pairs)
+    check(until(20, lambda: in_flight(running) <= 1), "all is worked out that nobody reads")
     bodies = [connect(running.address) for _ in range(850)]
     for stream in bodies[40:]:
         stream.sendall(head(running.address, "POST", "/v1/score", 1_000) + b"{")
     # Together more than all bodies may have, but for their last byte.
     for stream in bodies[:40]:
         stream.sendall(head(running.address, "POST", "/v1/score", 8 << 20) + b" " * ((8 << 20) - 100))
-    ids = [{"user_id": "u" * 300 + str(i), "item_id": "i" * 300} for i in range(10_000)]
-    pairs = json.dumps({"pairs": ids}).encode()
-    readers = [connect(running.address, 4_096) for _ in range(40)]
-    for stream in readers:
-        stream.sendall(head(running.address, "POST", "/v1/score", len(pairs)) + pairs)
     begun, went, statuses = time.monotonic(), None, collections.Counter()
     check(open_connections(running) >= 890, "all of them are let in")
     with Client(running.address) as client:
@@ -192,15 +201,14 @@ def slow(running):
     for stream in bodies + readers:
         stream.close()
     # glibc keeps what was freed for the next time; what must not be is that every time costs more.
-    held = running.memory()
-    for _ in range(3):
-        for stream in [connect(running.address) for _ in range(20)]:
-            with stream:
+    held = []
+    for _ in range(4):
+        for _ in range(20):
+            with connect(running.address) as stream:
                 stream.sendall(head(running.address, "POST", "/v1/score", len(pairs)) + pairs)
-                time.sleep(0.05)
-    check(until(20, lambda: open_connections(running) <= 1), "who hangs up while being answered is let go")
-    check(running.memory() <= 1.1 * held + 16,
-          f"{before:.0f} MiB before, {held:.0f} MiB after, {running.memory():.0f} MiB after more of it")
+        check(until(20, lambda: open_connections(running) <= 1), "who hangs up while being answered is let go")
+        held.append(round(running.memory()))
+    check(held[3] <= 1.1 * held[1] + 16, f"{before:.0f} MiB before, then {held}")
 
 
 def flood(running, seconds):
@@ -241,7 +249,10 @@ def flood(running, seconds):
     first, second = max(memory[:half]), max(memory[half:])
     check(set(statuses) <= {200, 429, 503} and statuses[200] > 0, f"400 senders: {dict(statuses)}")
     check(statuses[429] + statuses[503] > 0, "some of them are told to come again")
-    check(second <= 1.1 * first + 16, f"memory peaks at {first:.0f} MiB, and later at {second:.0f} MiB")
+    # 256 MiB of bodies, the same once more as rows, 64 MiB that wait to be written, and what glibc keeps.
+    check(second <= 900, f"memory peaks at {first:.0f} MiB, and later at {second:.0f} MiB")
+    if seconds >= 60:
+        check(second <= 1.1 * first + 16, "it grows no more after half of the time")
     check(set(client.statuses) <= {200, 503} and client.statuses[200] > 0,
           f"others were answered {dict(client.statuses)}, {client.p99():.0f} ms at p99")
     check(until(20, lambda: running.send("GET", "/v1/status")[0] == 200), "afterwards all is as before")
