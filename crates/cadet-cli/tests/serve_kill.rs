@@ -89,7 +89,8 @@ fn ask(address: &str, method: &str, path: &str, body: Option<&Value>) -> Option<
     stream.set_read_timeout(Some(Duration::from_secs(15))).ok()?;
     let body = body.map_or(String::new(), Value::to_string);
     let head = "host: localhost\r\nconnection: close\r\ncontent-type: application/json";
-    write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).ok()?;
+    write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -127,9 +128,7 @@ fn client(number: usize, address: &Address, goes_on: &AtomicBool, done: &AtomicU
                 (user, ITEMS[(turn / 2 + 5 * row + number) % ITEMS.len()], format!("{number}-{turn}-{row}"))
             })
             .collect();
-        let of = |(user, item, event): &(String, &str, String)| {
-            json!({"user_id": user, "item_id": item, "event_id": event, "timestamp": *TIME})
-        };
+        let of = |(user, item, event): &(String, &str, String)| json!({"user_id": user, "item_id": item, "event_id": event, "timestamp": *TIME});
         let body = json!({"exposures": rows.iter().map(of).collect::<Vec<_>>()});
         let (status, said) = insist(address, "POST", "/v1/exposures", Some(&body));
         assert_eq!(status, 200, "{said}");
@@ -241,7 +240,11 @@ fn scores(place: &Place, name: &str) -> Vec<(String, Option<f64>, String)> {
     let text = std::fs::read_to_string(place.path(name)).unwrap();
     let row = |line: &str| {
         let row: Value = serde_json::from_str(line).unwrap();
-        (format!("{} {}", row["user_id"], row["item_id"]), row["familiarity"].as_f64(), row["status"].to_string())
+        (
+            format!("{} {}", row["user_id"], row["item_id"]),
+            row["familiarity"].as_f64(),
+            row["status"].to_string(),
+        )
     };
     text.lines().map(row).collect()
 }
