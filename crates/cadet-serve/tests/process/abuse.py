@@ -145,10 +145,13 @@ def large_bodies(running):
 
     def send():
         with connect(running.address) as stream:
-            stream.sendall(request[: len(request) // 2])
-            time.sleep(1)
-            stream.sendall(request[len(request) // 2:])
-            statuses[answer(stream)] += 1
+            try:
+                stream.sendall(request[: len(request) // 2])
+                time.sleep(1)
+                stream.sendall(request[len(request) // 2:])
+                statuses[answer(stream)] += 1
+            except OSError:
+                statuses[None] += 1
 
     senders = [threading.Thread(target=send) for _ in range(100)]
     for sender in senders:
