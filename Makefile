@@ -1,5 +1,5 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo check test bench experiments dashboard-test screenshots
+.PHONY: demo check test bench experiments serve-test dashboard-test soak screenshots
 
 CARGO ?= cargo
 
@@ -20,6 +20,7 @@ test: ## every check, cheapest first
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(MAKE) serve-test
 
 bench: ## speed beside PyTorch, ONNX Runtime and Polars, how fast a model answers, and a service
 	python3 benches/peers/run.py
@@ -34,10 +35,25 @@ experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
 	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate
 
-dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow (wants chromium and npm)
+SERVE_TESTS = crates/cadet-serve/tests
+
+serve-test: dashboard-test ## the running service from without: its description, its enemies, its pages
+	python3 $(SERVE_TESTS)/process/contract.py
+	python3 $(SERVE_TESTS)/process/abuse.py
+
+dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow
+	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
 	$(CARGO) build --quiet -p cadet-cli
-	python3 crates/cadet-serve/tests/dashboard/run.py
+	python3 $(SERVE_TESTS)/dashboard/run.py
+
+soak: ## what takes long: thousands of kills, swaps and slow clients, ten times the questions, floods of a minute
+	$(CARGO) test $(PRODUCT) --quiet soak_ -- --ignored --test-threads 1
+	$(SERVE_TESTS)/process/tools.sh python3
+	$(CARGO) build --quiet -p cadet-cli
+	python3 $(SERVE_TESTS)/process/contract.py --soak
+	python3 $(SERVE_TESTS)/process/abuse.py --soak
 
 screenshots: ## docs/images/, made again
+	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
 	$(CARGO) build --quiet -p cadet-cli
-	python3 crates/cadet-serve/tests/dashboard/run.py --shots docs/images
+	python3 $(SERVE_TESTS)/dashboard/run.py --shots docs/images

@@ -30,7 +30,7 @@ pub struct ItemTitle {
     title: String,
     /// Where people find it: http or https; empty or missing for none. The service never follows it.
     #[serde(default)]
-    #[schema(max_length = 2048)]
+    #[schema(max_length = 2048, pattern = "^(https?://.*)?$")]
     link: String,
 }
 
@@ -39,6 +39,7 @@ pub struct ItemTitle {
 #[serde(deny_unknown_fields)]
 pub struct ItemsRequest {
     /// At most 10,000.
+    #[schema(max_items = 10_000)]
     items: Vec<ItemTitle>,
 }
 
@@ -105,6 +106,7 @@ pub struct UserFeatures {
 #[serde(deny_unknown_fields)]
 pub struct UsersRequest {
     /// At most 10,000.
+    #[schema(max_items = 10_000)]
     users: Vec<UserFeatures>,
 }
 

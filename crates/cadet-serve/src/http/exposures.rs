@@ -29,6 +29,7 @@ const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 #[serde(deny_unknown_fields)]
 pub struct ExposuresRequest {
     /// At most 10,000.
+    #[schema(max_items = 10_000)]
     pub exposures: Vec<Event>,
 }
 
@@ -77,7 +78,8 @@ pub struct ExposuresAnswer {
     post, path = "/v1/exposures", tag = "exposures", operation_id = "add_exposures",
     security(("key" = ["ingest"])),
     params(ExposuresQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "Events without an id are called KEY#ROW")),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "^[!-~]+$",
+            description = "Events without an id are called KEY#ROW")),
     request_body(content(
         (ExposuresRequest = "application/json"),
         (String = "application/x-ndjson"),
@@ -139,7 +141,7 @@ pub async fn submit(app: &Service, entry: Entry) -> Result<Receipt, Problem> {
 /// What makes a repeated request count once.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    let is_key = (1..=256).contains(&key.len());
+    let is_key = (1..=256).contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
     match key.to_str() {
         Ok(key) if is_key => Ok(Some(key.to_owned())),
         _ => Err(Problem::invalid("header/Idempotency-Key", "expected 1 to 256 visible ASCII characters")),
