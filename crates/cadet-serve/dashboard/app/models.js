@@ -58,7 +58,7 @@ export function Models({ at }) {
       ${d?.models.length > 1 && html`<${Act} label="Roll back" words="The model that answered before takes over again. Requests under way end with the model they began with."
         request=${{ path: 'v1/models/rollback', body: {} }} done=${models.again} />`}<//>
     <${Panel} title="All models" of=${models}>${() => html`<${Table} name="All models" rows=${d.models.map(x => ({ ...x, key: x.version }))} mark=${x => x.version === chosen?.version}
-      empty="There is no model. Train one with cadet train --data-dir DIR." columns=${[
+      empty="There is no model. cadet train LOG --into DIR makes one." columns=${[
         { name: 'model', class: 'name', of: x => html`<a href=${to('models', { id: x.version })}>${x.version}</a>${answers(x) ? html` <span class="tag">answers</span>` : ''}` },
         { name: 'verdict', of: x => html`<span class=${`dot ${x.verdict?.colour || 'none'}`}></span>${WORDS[x.verdict?.colour || 'none']}` },
         { name: 'made', number: true, of: x => html`<span title=${moment(x.created)}>${ago(x.created)}</span>` },
