@@ -128,6 +128,7 @@ fn every_name_of_the_contract_is_there() {
         "cadet_repeat_ratio",
         "cadet_fresh_ratio",
         "cadet_disk_free_bytes",
+        "cadet_disk_size_bytes",
         "process_cpu_seconds_total",
     ] {
         assert!(text.contains(&format!("# TYPE {name} ")), "{name} is missing");

@@ -13,10 +13,11 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
+use super::exposures;
 use super::guard::Caller;
 use super::keys::Role;
 use super::known::{self, with_workspaces};
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::reranked::{self, Counting, Outcome, WireList, Written};
 use super::table::{self, Format};
 use super::wire::{Id, List, MOST_ROWS, SHORT, Span, now, too_many};
@@ -243,9 +244,9 @@ async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<Written, Problem
     if shown.is_empty() {
         return Ok(Written { accepted: 0, duplicates: 0, seq: app.store().seq() });
     }
-    let answered = app.store().submit(Entry::Exposures(shown, Vec::new()))?.await;
-    let stopped = |_| Problem::new(Code::Stopping, "the service is stopping: try again with the same key");
-    let Receipt { accepted, duplicates, seq } = answered.map_err(stopped)??;
+    let receipt = exposures::submit(app, Entry::Exposures(shown, Vec::new())).await?;
+    app.metrics().received("http", &receipt);
+    let Receipt { accepted, duplicates, seq } = receipt;
     Ok(Written { accepted, duplicates, seq })
 }
 
