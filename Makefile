@@ -1,10 +1,14 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo check test bench experiments dashboard-test screenshots
+.PHONY: demo serve check test serve-test bench experiments dashboard-test screenshots
 
 CARGO ?= cargo
 
 demo: ## the main job on a generated world with known truth
 	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
+
+serve: ## the service: a model of a generated shop, unless cadet-serve-data has one, and the dashboard on port 8377
+	$(CARGO) run --quiet --release -p cadet-cli -- demo --into cadet-serve-data
+	$(CARGO) run --quiet --release -p cadet-cli -- serve cadet-serve-data
 
 PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-serve -p cadet-cli
 
@@ -20,6 +24,11 @@ test: ## every check, cheapest first
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(MAKE) serve-test
+
+serve-test: ## clients, alerts, board and unit against a running service (as root, installs with apt-get what is missing)
+	$(CARGO) build --quiet -p cadet-cli
+	ops/test.sh
 
 bench: ## speed beside PyTorch, ONNX Runtime and Polars, how fast a model answers, and a service
 	python3 benches/peers/run.py
