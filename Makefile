@@ -1,10 +1,14 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo check test bench experiments serve-test dashboard-test soak screenshots
+.PHONY: demo serve check test bench experiments serve-test dashboard-test soak screenshots
 
 CARGO ?= cargo
 
 demo: ## the main job on a generated world with known truth
 	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
+
+serve: ## the service: a model of a generated shop, unless cadet-serve-data has one, and the dashboard on port 8377
+	$(CARGO) run --quiet --release -p cadet-cli -- demo --into cadet-serve-data
+	$(CARGO) run --quiet --release -p cadet-cli -- serve cadet-serve-data
 
 PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-serve -p cadet-cli
 

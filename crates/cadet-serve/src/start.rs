@@ -27,7 +27,7 @@ impl Service {
             Ok(None) => {
                 let dir = self.folder().display();
                 let what = format!(
-                    "no model yet: `cadet train LOG --into {dir}` makes one, `cadet model promote {dir} NAME` takes one that is there"
+                    "no model yet: `cadet train LOG --into {dir}` makes one, `cadet demo --into {dir}` one to try, `cadet model promote {dir} NAME` takes one that is there"
                 );
                 tracing::warn!("{what}");
                 self.notes.no_load(Phase::NoModel, what);

@@ -227,7 +227,9 @@ fn a_backup_is_a_task_with_a_place() {
     assert_eq!(begun.status, 202, "{}", begun.text());
     let task = ended(&world, begun.header("location").unwrap());
     assert_eq!(task["status"], "succeeded", "{task}");
-    assert_eq!(std::fs::read_dir(world.folder.path().join("backups")).unwrap().count(), 1);
+    let mut backups = std::fs::read_dir(world.folder.path().join("backups")).unwrap();
+    assert_eq!(backups.next().unwrap().unwrap().file_name().to_str(), task["subject"].as_str());
+    assert!(backups.next().is_none());
     assert_eq!(world.get("/v1/tasks").json()["tasks"][0]["kind"], "backup");
     let unknown = world.get("/v1/tasks/999");
     assert_eq!((unknown.status, unknown.code().as_str()), (404, "unknown_task"));

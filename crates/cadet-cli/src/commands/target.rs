@@ -62,6 +62,10 @@ pub(crate) fn of_log(dir: &Path, data: &[PathBuf]) -> (Vec<PathBuf>, Option<u64>
             Ok(entries) if is_all => entries.flatten().map(|e| e.path()).collect(),
             _ => Vec::new(),
         };
+        // A service that was just started has written nothing down yet.
+        if is_all && inside.is_empty() && data.len() > 1 {
+            continue;
+        }
         inside.retain(|path| span(path).is_some());
         inside.sort();
         if inside.is_empty() { files.push(path.clone()) } else { files.extend(inside) }
@@ -102,6 +106,11 @@ mod tests {
             exposures.join(name)
         };
         let [a, b, c] = ["00001-00010.parquet", "00011-00020.parquet", "00022-00030.parquet"].map(file);
+        let of_none = dir.path().join("none");
+        fs::create_dir_all(of_none.join("exposures")).unwrap();
+        let before = dir.path().join("before.csv");
+        assert_eq!(of_log(&of_none, &[before.clone(), of_none.join("exposures")]), (vec![before], None));
+        assert_eq!(of_log(&of_none, &[of_none.join("exposures")]).0.len(), 1, "nothing at all is an error");
         file("notes.txt");
         let of =
             |data: &[&PathBuf]| of_log(dir.path(), &data.iter().map(|p| (*p).clone()).collect::<Vec<_>>());
@@ -113,6 +122,6 @@ mod tests {
         let other = dir.path().join("00001-00010.parquet");
         fs::write(&other, "").unwrap();
         assert_eq!(of(&[&other]), (vec![other.clone()], None));
-        assert_eq!(of_log(&dir.path().join("none"), std::slice::from_ref(&a)).1, None);
+        assert_eq!(of_log(&dir.path().join("nowhere"), std::slice::from_ref(&a)).1, None);
     }
 }

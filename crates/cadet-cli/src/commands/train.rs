@@ -55,7 +55,9 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     if model.manifest().history.end != End::Interrupted {
         watch.forget()?;
     }
-    if let Some(path) = &args.report {
+    // A service shows the report that lies in the folder of the model.
+    let beside = name.is_some().then(|| place.join("report.html"));
+    for path in args.report.iter().chain(&beside) {
         report::write(path, &report::of_model(&model)?)?;
     }
     let spread = again.map(|log| repeats::run(&model, &log, &settings, args.repeats)).transpose()?;

@@ -198,7 +198,9 @@ pub async fn report(State(app): State<App>, Part(name): Part<String>) -> Result<
     let page = match found.await? {
         Err(nearest) => return Err(unknown(&name, nearest)),
         Ok(None) => {
-            let detail = format!("model {name} was made without a report: `cadet train --report` writes one");
+            let detail = format!(
+                "model {name} was made without a report: `cadet train --into` writes one with every model"
+            );
             return Err(Problem::new(Code::NoReport, detail));
         }
         Ok(Some(page)) => page,
