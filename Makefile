@@ -41,9 +41,11 @@ experiments: ## quality on generated worlds: settings compared over seeds
 
 SERVE_TESTS = crates/cadet-serve/tests
 
-serve-test: dashboard-test ## the running service from without: its description, its enemies, its pages
+serve-test: dashboard-test ## the running service from without: its description, its enemies, its clients, alerts and board, its pages
 	python3 $(SERVE_TESTS)/process/contract.py
 	python3 $(SERVE_TESTS)/process/abuse.py
+	$(SERVE_TESTS)/process/tools.sh curl node promtool
+	ops/test.sh
 
 dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow
 	$(SERVE_TESTS)/process/tools.sh python3 chromium npm

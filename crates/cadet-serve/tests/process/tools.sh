@@ -5,6 +5,7 @@ missing=
 for command in "$@"; do
     case $command in
     promtool) package=prometheus ;;
+    node) package=nodejs ;;
     *) package=$command ;;
     esac
     command -v "$command" > /dev/null || missing="$missing $package"
