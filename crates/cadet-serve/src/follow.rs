@@ -49,10 +49,8 @@ pub(crate) struct Walked {
 }
 
 impl Follower {
-    /// A model as it was trained.
-    pub(crate) fn of_trained(version: &str, model: Model, now: u64) -> Self {
-        let manifest = model.manifest();
-        let trained = manifest.through.unwrap_or(0);
+    /// A model as it was trained up to a position of the log, which ends at another now.
+    pub(crate) fn of_trained(version: &str, model: Model, trained: u64, now: u64) -> Self {
         let trained_users = model.users().len();
         Self {
             version: version.to_owned(),

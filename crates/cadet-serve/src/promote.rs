@@ -174,9 +174,11 @@ impl Service {
         let registry = self.registry();
         let names =
             registry.current().ok().flatten().into_iter().chain(registry.previous().unwrap_or_default());
-        let through =
-            |name: String| registry.entry(&name).ok().flatten().and_then(|entry| entry.manifest.through);
-        let least = names.map(|name| through(name).unwrap_or(0)).min().unwrap_or(0);
+        let through = |name: String| {
+            let entry = registry.entry(&name).ok().flatten();
+            entry.map_or(0, |entry| self.trained_to(&name, &entry.manifest))
+        };
+        let least = names.map(through).min().unwrap_or(0);
         if least > 0
             && let Err(error) = self.store().release(least)
         {

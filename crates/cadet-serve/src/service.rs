@@ -179,10 +179,14 @@ impl Service {
             let metrics = Arc::clone(&metrics);
             log.on_commit = Some(Arc::new(move |commit| metrics.committed(commit)));
         }
+        let (registry, store) = (Registry::open(folder), Store::open(folder, log)?);
+        let models = registry.list()?;
+        store
+            .compare(models.iter().filter_map(|m| Some((m.manifest.log.as_deref(), m.manifest.through?))))?;
         let service = Arc::new(Self {
             folder: folder.to_owned(),
-            registry: Registry::open(folder),
-            store: Arc::new(Store::open(folder, log)?),
+            registry,
+            store: Arc::new(store),
             options,
             serving: ArcSwapOption::empty(),
             turn: Mutex::default(),

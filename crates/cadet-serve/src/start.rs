@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use cadet::model::Manifest;
 use cadet::{Error, Result, store};
 
 use crate::background::Job;
@@ -67,17 +68,20 @@ impl Service {
     /// A model of the registry as it was trained, with what can be folded in of the log.
     pub(crate) fn load_trained(&self, name: &str) -> Result<Follower> {
         let model = store::load(&self.registry().path(name))?;
-        let now = self.store().seq();
-        let mut follower = Follower::of_trained(name, model, now);
-        if follower.trained > now {
+        let (trained, now) = (self.trained_to(name, model.manifest()), self.store().seq());
+        Ok(Follower::of_trained(name, model, trained, now))
+    }
+
+    /// The position up to which a model was trained on this log; 0 where it was trained on none or on another.
+    pub(crate) fn trained_to(&self, name: &str, manifest: &Manifest) -> u64 {
+        let Some(through) = manifest.through else { return 0 };
+        self.store().known(manifest.log.as_deref(), through).unwrap_or_else(|| {
             // All that is in this log came after that training, or the model has it by another way.
             tracing::warn!(
-                "model {name} was trained up to position {} of a log, and this one ends at {now}: it is of another folder, so all of this log is folded in",
-                follower.trained
+                "model {name} was trained up to position {through} of a log of another folder, so all of this one is folded in",
             );
-            (follower.trained, follower.folded) = (0, 0);
-        }
-        Ok(follower)
+            0
+        })
     }
 
     /// Folds in what the log has; where that fails, counts alone go on.
@@ -105,8 +109,8 @@ impl Service {
             return refuse("is of another model");
         }
         let end = self.store().seq();
-        if through > end {
-            return refuse("goes further than the log");
+        if self.store().known(folded.log.as_deref(), through) != Some(through) {
+            return refuse("goes further than the log, or is of another one");
         }
         let mut forgets = false;
         self.store().replay(through, end, &mut |_, entry| {
@@ -117,7 +121,7 @@ impl Service {
             return refuse("may know users who are to be forgotten");
         }
         let model = store::load(&folder)?;
-        let since = trained.through.filter(|since| *since <= through).unwrap_or(0);
+        let since = self.trained_to(name, &trained).min(through);
         Ok(Some(Follower::of_folded(name, model, since, trained.data.users, through)))
     }
 
@@ -180,7 +184,9 @@ impl Service {
         if is_there {
             return Ok(());
         }
-        let model = serving.model().with_manifest(|manifest| manifest.through = Some(serving.folded));
+        let model = serving.model().with_manifest(|manifest| {
+            (manifest.through, manifest.log) = (Some(serving.folded), Some(self.store().name()));
+        });
         store::save(&model, &folder)?;
         self.saved.store(serving.folded, Ordering::SeqCst);
         let all = self.folder().join(FOLDED);

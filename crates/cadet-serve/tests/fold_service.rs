@@ -355,3 +355,79 @@ fn a_model_of_another_log_gets_all_of_this_one() {
     drop(service);
     assert_eq!(asked(&open(folder.path()), "4", "6").0, before + 1);
 }
+
+/// A model of this folder, trained on the log up to a position as it is now.
+fn trained_to(service: &Service, through: u64) -> String {
+    let log = service.store().name();
+    let model = models::learned().with_manifest(|m| (m.through, m.log) = (Some(through), Some(log)));
+    let name = service.registry().publish(&model).unwrap();
+    service.registry().set_current(&name).unwrap();
+    name
+}
+
+/// What the model that answers counts of a pair, and what is counted in all.
+fn counted(service: &Service) -> (u32, u32) {
+    let serving = service.serving().unwrap();
+    let user = serving.user(IdRef::Int(4)).unwrap();
+    let item = TaskId(serving.model().items().get(IdRef::Int(6)).unwrap());
+    (serving.model().seen().get(user, item).map_or(0, |e| e.count), asked(service, "4", "6").0)
+}
+
+#[test]
+fn after_a_cut_nothing_is_folded_twice_and_nothing_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = open(folder.path());
+    (0..60).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    trained_to(&service, 50);
+    service.stop().unwrap();
+    drop(service);
+    let known = {
+        let model = models::learned();
+        let (user, item) = (model.users().get(IdRef::Int(4)).unwrap(), model.items().get(IdRef::Int(6)));
+        model.seen().get(user, TaskId(item.unwrap())).map_or(0, |e| e.count)
+    };
+    assert_eq!(cadet_serve::state::check::cut(folder.path(), 30).unwrap(), 30);
+    // What the model knows of the log that is left is not folded in again.
+    let service = open(folder.path());
+    assert_eq!(service.serving().unwrap().trained, 30);
+    assert_eq!(counted(&service), (known, known));
+    // What comes now has positions that the model's training met, too, and is new to it.
+    (0..40).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    all_folded(&service);
+    assert_eq!(counted(&service), (known + 40, known + 40));
+    for is_kept in [true, false] {
+        service.stop().unwrap();
+        if !is_kept {
+            fs::remove_dir_all(folder.path().join("folded")).unwrap();
+        }
+        let service = open(folder.path());
+        assert_eq!(counted(&service), (known + 40, known + 40), "{is_kept}");
+        service.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_log_of_an_earlier_time_than_its_models_is_told_from_what_they_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, copy) = (folder.path().join("data"), folder.path().join("copy"));
+    let service = open(&data);
+    (0..30).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    let at = service.store().back_up(&copy).unwrap();
+    (0..30).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    trained_to(&service, 55);
+    service.stop().unwrap();
+    drop(service);
+    for name in ["state", "exposures"] {
+        fs::remove_dir_all(data.join(name)).unwrap();
+        fs::rename(copy.join(name), data.join(name)).unwrap();
+    }
+    let service = open(&data);
+    assert_eq!(service.serving().unwrap().trained, at);
+    let known = counted(&service).0;
+    (0..40).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    all_folded(&service);
+    assert_eq!(counted(&service).0, known + 40);
+    service.stop().unwrap();
+    drop(service);
+    assert_eq!(counted(&open(&data)).0, known + 40);
+}

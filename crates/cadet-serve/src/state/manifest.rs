@@ -22,7 +22,7 @@ const BASE_MAGIC: &[u8; 8] = b"CADETLGB";
 const VERSION: u32 = 1;
 
 /// What is known of the log as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manifest {
     /// Tells this log from others, and is the key of the hashes of events.
     pub(crate) store: u128,
@@ -32,15 +32,45 @@ pub(crate) struct Manifest {
     pub(crate) compacted: u64,
     /// Users who asked to be forgotten up to this position are gone from segments and Parquet files.
     pub(crate) forgotten: u64,
+    /// Positions at which the log was cut, in the order in which that was done: what has a later position now is
+    /// not what had it before.
+    pub(crate) cuts: Vec<u64>,
 }
 
+/// Bytes of a manifest of a log that was never cut.
+const LEAST: usize = 56;
+
 impl Manifest {
+    /// What models call this log as it is now: its number, and where it was cut.
+    pub(crate) fn name(&self) -> String {
+        let cuts: Vec<String> = self.cuts.iter().map(u64::to_string).collect();
+        format!("{:032x}:{}", self.store, cuts.join(","))
+    }
+
+    /// The position up to which this log is the one that a model calls by a name and knows up to a position;
+    /// `None` where it is another one. A model that gives no name is from before the first cut.
+    pub(crate) fn common(&self, name: Option<&str>, through: u64) -> Option<u64> {
+        let cuts: Vec<u64> = match name {
+            None => Vec::new(),
+            Some(name) => {
+                let (store, cuts) = name.split_once(':')?;
+                if u128::from_str_radix(store, 16).ok()? != self.store {
+                    return None;
+                }
+                let cuts = cuts.split(',').filter(|cut| !cut.is_empty());
+                cuts.map(|cut| cut.parse().ok()).collect::<Option<_>>()?
+            }
+        };
+        let same = self.cuts.iter().zip(&cuts).take_while(|(ours, theirs)| ours == theirs).count();
+        Some(self.cuts[same..].iter().chain(&cuts[same..]).fold(through, |least, cut| least.min(*cut)))
+    }
+
     pub(crate) fn save(&self, disk: &dyn Disk, folder: &Path) -> Result<()> {
-        let mut bytes = Vec::with_capacity(56);
+        let mut bytes = Vec::with_capacity(LEAST + 8 * self.cuts.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.store.to_le_bytes());
-        for value in [self.first, self.compacted, self.forgotten] {
+        for value in [self.first, self.compacted, self.forgotten].iter().chain(&self.cuts) {
             bytes.extend_from_slice(&value.to_le_bytes());
         }
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
@@ -55,7 +85,9 @@ impl Manifest {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             bytes => bytes.map_err(|e| Error::io(&path, e))?,
         };
-        if bytes.len() != 56 || bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..52]) != u32_at(&bytes, 52) {
+        let is_long = bytes.len() >= LEAST && (bytes.len() - LEAST).is_multiple_of(8);
+        let body = bytes.len().saturating_sub(4);
+        if !is_long || bytes[..8] != *MAGIC || crc32c::crc32c(&bytes[..body]) != u32_at(&bytes, body) {
             return Err(Error::store(path, "is damaged: restore it from a backup"));
         }
         let version = u32_at(&bytes, 8);
@@ -65,7 +97,8 @@ impl Manifest {
         }
         let store = u128::from(u64_at(&bytes, 12)) | u128::from(u64_at(&bytes, 20)) << 64;
         let [first, compacted, forgotten] = [28, 36, 44].map(|at| u64_at(&bytes, at));
-        Ok(Some(Self { store, first, compacted, forgotten }))
+        let cuts = (52..body).step_by(8).map(|at| u64_at(&bytes, at)).collect();
+        Ok(Some(Self { store, first, compacted, forgotten, cuts }))
     }
 }
 

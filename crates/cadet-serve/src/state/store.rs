@@ -11,7 +11,7 @@ use cadet::{Error, Result};
 use tokio::sync::oneshot;
 
 use super::frame::{Frames, Next};
-use super::held::{lock, read};
+use super::held::{lock, read, write};
 use super::manifest::Manifest;
 use super::memory::Memory;
 use super::open::{self, Opened};
@@ -70,6 +70,9 @@ pub(crate) struct Shared {
     /// Files of the log, oldest first; the writer adds to them. Who replaces a file or takes one away holds
     /// this while doing so, and who opens one does, too.
     pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    /// The manifest as it was when the log was opened: its number and where it was cut stay, and whoever asks
+    /// for them does not wait for a compaction.
+    opened: RwLock<Manifest>,
     /// Held by who changes files that are closed.
     pub(crate) manifest: Mutex<Manifest>,
     /// The position up to which the log was folded into the model.
@@ -114,6 +117,7 @@ impl Store {
             seq: AtomicU64::new(seq),
             failed: AtomicBool::new(false),
             segments: RwLock::new(segments),
+            opened: RwLock::new(manifest.clone()),
             manifest: Mutex::new(manifest),
             folded: AtomicU64::new(0),
             snapshot: Mutex::new(snapshot),
@@ -192,6 +196,38 @@ impl Store {
                     Next::Broken { at, why } => return Err(damaged(at, why)),
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// What models call this log as it is now: see [`Store::known`].
+    pub fn name(&self) -> String {
+        read(&self.shared.opened).name()
+    }
+
+    /// The position up to which this log is in a model that was trained on the log `log` up to `through`; `None`
+    /// where that is another log. Where it was cut since, that is no further than it was cut.
+    pub fn known(&self, log: Option<&str>, through: u64) -> Option<u64> {
+        let common = read(&self.shared.opened).common(log, through);
+        common.filter(|common| *common <= self.seq())
+    }
+
+    /// Looks whether models know more of this log than it has, because `state/` is of an earlier time than they
+    /// are: then it was cut where it ends now. Called before anything arrives.
+    pub fn compare<'a>(&self, models: impl Iterator<Item = (Option<&'a str>, u64)>) -> Result<()> {
+        let mut manifest = lock(&self.shared.manifest);
+        let seq = self.seq();
+        let knows_more = |(log, through): (Option<&str>, u64)| {
+            log.is_some() && manifest.common(log, through).is_some_and(|common| common > seq)
+        };
+        if models.into_iter().any(knows_more) {
+            tracing::warn!(
+                "{}: models know more of this log than it has, which ends at position {seq}: what arrives now is \
+                 new to them",
+                self.shared.state.display()
+            );
+            self.shared.save(&mut manifest, |manifest| manifest.cuts.push(seq))?;
+            *write(&self.shared.opened) = manifest.clone();
         }
         Ok(())
     }

@@ -30,6 +30,10 @@ impl Store {
         let shared = &*self.shared;
         let mut manifest = lock(&shared.manifest);
         let seq = self.rotate()?;
+        let whole = exposures::clean(&*shared.options.disk, &shared.exposures, &manifest, seq)?;
+        if whole < manifest.compacted {
+            shared.save(&mut manifest, |manifest| manifest.compacted = whole)?;
+        }
         let forgotten = read(&shared.memory.forgotten).clone();
         let latest = forgotten.values().copied().filter(|at| *at <= seq).max().unwrap_or(0);
         if latest > manifest.forgotten {
@@ -105,10 +109,7 @@ impl Store {
             copy(shared, &shared.state.join(BASE), &partial.join(BASE))?;
         }
         copy(shared, &shared.state.join(MANIFEST), &partial.join(MANIFEST))?;
-        for snap in snapshot::list(disk, &shared.state)?.into_iter().filter(|snap| *snap <= seq) {
-            // It may be replaced at this moment, and is not needed.
-            let _ = copy(shared, &snapshot::path(&shared.state, snap), &snapshot::path(&partial, snap));
-        }
+        // No snapshot: it may know ids, offsets and titles that came after this position, and is only a cache.
         // A file of its own: what is written there later must not be written here.
         let own = segment::create(disk, &partial, shared.store, seq + 1);
         own.map_err(|e| Error::io(&partial, e))?;
@@ -138,8 +139,8 @@ fn copy(shared: &Shared, from: &Path, to: &Path) -> Result<()> {
 
 impl Shared {
     /// Changes the manifest on the disk, and then here.
-    fn save(&self, manifest: &mut Manifest, change: impl FnOnce(&mut Manifest)) -> Result<()> {
-        let mut changed = *manifest;
+    pub(crate) fn save(&self, manifest: &mut Manifest, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut changed = manifest.clone();
         change(&mut changed);
         changed.save(&*self.options.disk, &self.state)?;
         *manifest = changed;

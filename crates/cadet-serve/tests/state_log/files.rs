@@ -10,7 +10,7 @@ use cadet_serve::state::{Entry, Offset, Refusal, Store, StoreOptions, Title};
 
 use crate::oracle::{Oracle, one, put, shown};
 use crate::sim::{Left, SimDisk};
-use crate::world::{Dice, check_tables, small};
+use crate::world::{Dice, check_tables, check_whole, small, tables};
 
 fn options() -> StoreOptions {
     StoreOptions { segment_bytes: 8 << 10, zeroed_ahead: 1 << 10, ..StoreOptions::default() }
@@ -30,7 +30,8 @@ fn training_reads_what_was_compacted() {
         }
     }
     let read = read_exposures(&[folder.path().join("exposures")], &ReadOptions::default(), &|_| {}).unwrap();
-    assert_eq!(read.report.rows, rows);
+    // Files that became one are still there, and their rows count once.
+    assert_eq!(read.tally.rows, rows);
     assert_eq!(read.report.skipped.total, 0);
     assert_eq!(read.log.users.len(), 7);
     assert_eq!(read.log.items.len(), 3);
@@ -76,6 +77,51 @@ fn a_forgotten_user_is_nowhere_on_the_disk_but_in_the_entry_that_says_so() {
     drop(store);
     let store = Store::open(Path::new("/data"), small(&disk.after_crash(Left::Synced))).unwrap();
     oracle.check(&store, "forgotten, and started again");
+}
+
+#[test]
+fn what_holds_no_exposures_leaves_no_gap() {
+    let disk = SimDisk::new();
+    let store = Store::open(Path::new("/data"), small(&disk)).unwrap();
+    let title = || Entry::Titles(vec![Title { item: "i0".into(), title: "Heat".into(), link: "".into() }]);
+    put(&store, title()).unwrap();
+    store.compact().unwrap();
+    check_whole(&disk, 1, "titles alone");
+    put(&store, one("u0", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    (0..200).for_each(|_| assert_eq!(put(&store, title()).unwrap().accepted, 0));
+    put(&store, Entry::Forget("u0".into())).unwrap();
+    store.compact().unwrap();
+    check_whole(&disk, store.seq(), "all who were shown something are forgotten");
+    put(&store, one("u1", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    check_whole(&disk, store.seq(), "later");
+    let folder = tempfile::tempdir().unwrap();
+    for (path, _) in tables(&disk) {
+        fs::write(folder.path().join(path.file_name().unwrap()), disk.content(&path)).unwrap();
+    }
+    let read = read_exposures(&[folder.path().to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
+    assert_eq!((read.report.rows, read.log.users.len()), (1, 1));
+}
+
+#[test]
+fn files_that_became_one_stay_for_who_reads_them_until_the_next_compaction() {
+    let disk = SimDisk::new();
+    let options = StoreOptions { segment_bytes: 64 << 10, ..small(&disk) };
+    let store = Store::open(Path::new("/data"), options).unwrap();
+    let files = || {
+        disk.names().into_iter().filter(|p| p.extension().is_some_and(|e| e == "parquet")).collect::<Vec<_>>()
+    };
+    put(&store, one("u0", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    let first = files();
+    put(&store, one("u0", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    assert_eq!((files().len(), tables(&disk).len()), (3, 1));
+    assert!(files().contains(&first[0]));
+    store.compact().unwrap();
+    assert_eq!((files().len(), tables(&disk).len()), (1, 1));
+    check_whole(&disk, 2, "merged");
 }
 
 #[test]
