@@ -74,7 +74,7 @@ impl Service {
             return Err(NotPromoted::Busy);
         }
         let task = self.tasks().begin(kind, name);
-        if self.jobs.send(Job::Swap(Swap { task, kind, name: name.to_owned(), force })).is_err() {
+        if self.swaps.send(Job::Swap(Swap { task, kind, name: name.to_owned(), force })).is_err() {
             self.tasks().end(task, Err(problem("stopping", "the service is stopping")));
             self.swapping.store(false, Ordering::SeqCst);
             return Err(NotPromoted::Busy);
@@ -99,9 +99,15 @@ impl Service {
 
     fn swap(&self, swap: &Swap) -> Result<(), TaskProblem> {
         let name = &swap.name;
+        let mut begun = Instant::now();
+        let mut took = |phase: &'static str| {
+            self.metrics().swap_phase(phase, begun.elapsed());
+            begun = Instant::now();
+        };
         self.go_on(swap, "loading")?;
         let damaged = |error: Error| problem("damaged_model", error.to_string());
         let mut follower = self.load_trained(name).map_err(damaged)?;
+        took("load");
         self.go_on(swap, "checking")?;
         if !swap.force {
             judged(name, follower.model.manifest()).map_err(refused)?;
@@ -109,17 +115,19 @@ impl Service {
         }
         self.go_on(swap, "canary")?;
         canary(&follower.model).map_err(|why| problem("damaged_model", why))?;
+        took("check");
         self.go_on(swap, "folding")?;
-        for _ in 0..ROUNDS {
-            let to = self.store().seq();
-            self.advance(&mut follower, to)?;
-            if self.store().seq().saturating_sub(to) <= FEW {
-                break;
-            }
+        self.catch_up_nearly(&mut follower)?;
+        if self.last_forgotten.load(Ordering::SeqCst) > follower.rebuilt {
+            // Folded in may be what somebody saw who asked meanwhile to be forgotten: it is left out this time.
+            follower = self.load_trained(name).map_err(damaged)?;
+            self.catch_up_nearly(&mut follower)?;
         }
+        took("replay");
         self.go_on(swap, "swapping")?;
         // From here on nothing is folded into the old model, which goes on to answer.
         let mut turn = lock(&self.turn);
+        let paused = Instant::now();
         self.advance(&mut follower, self.store().seq())?;
         let written = match swap.kind {
             "rollback" => self.registry().restore(name),
@@ -127,11 +135,30 @@ impl Service {
         };
         written.map_err(|error| problem("storage_failed", error.to_string()))?;
         self.answer_from(&follower);
+        let has_forgotten = self.last_forgotten.load(Ordering::SeqCst) > follower.rebuilt;
         *turn = Some(follower);
         self.saved.store(0, Ordering::SeqCst);
         self.notes.load(Phase::Ready, 1.0);
         drop(turn);
+        self.metrics().paused(paused.elapsed());
+        took("switch");
+        if has_forgotten {
+            // It is hidden, and what rests on it is made anew with the next compaction.
+            self.forget_again.store(true, Ordering::SeqCst);
+        }
         self.release();
+        Ok(())
+    }
+
+    /// Folds in nearly all that arrived: what is left is little.
+    fn catch_up_nearly(&self, follower: &mut Follower) -> Result<(), TaskProblem> {
+        for _ in 0..ROUNDS {
+            let to = self.store().seq();
+            self.advance(follower, to)?;
+            if self.store().seq().saturating_sub(to) <= FEW {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -162,7 +189,15 @@ impl Service {
 
     /// Writes closed parts of the log for training, and lets go of what no model needs.
     pub(crate) fn compact(&self) {
+        if self.forget_again.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.forget_folded()
+        {
+            self.forget_again.store(true, Ordering::SeqCst);
+            tracing::warn!("what was folded may still rest on users who were forgotten: {error}");
+        }
         match self.store().compact() {
+            // A model on its way may need what none that answered does.
+            Ok(()) if self.swapping.load(Ordering::SeqCst) => {}
             Ok(()) => self.release(),
             Err(error) => tracing::warn!("the log was not written to exposures/: {error}"),
         }

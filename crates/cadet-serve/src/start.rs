@@ -14,7 +14,7 @@ use cadet::{Error, Result, store};
 use crate::background::Job;
 use crate::condition::{Phase, lock};
 use crate::files;
-use crate::follow::Follower;
+use crate::follow::{Follower, Walked};
 use crate::registry::Registry;
 use crate::service::Service;
 
@@ -69,7 +69,9 @@ impl Service {
     pub(crate) fn load_trained(&self, name: &str) -> Result<Follower> {
         let model = store::load(&self.registry().path(name))?;
         let (trained, now) = (self.trained_to(name, model.manifest()), self.store().seq());
-        Ok(Follower::of_trained(name, model, trained, now))
+        let mut follower = Follower::of_trained(name, model, trained, now);
+        follower.begin(self.store())?;
+        Ok(follower)
     }
 
     /// The position up to which a model was trained on this log; 0 where it was trained on none or on another.
@@ -122,7 +124,9 @@ impl Service {
         }
         let model = store::load(&folder)?;
         let since = self.trained_to(name, &trained).min(through);
-        Ok(Some(Follower::of_folded(name, model, since, trained.data.users, through)))
+        let mut follower = Follower::of_folded(name, model, since, trained.data.users, through);
+        follower.begin(self.store())?;
+        Ok(Some(follower))
     }
 
     fn folded_folder(&self, name: &str) -> PathBuf {
@@ -136,18 +140,17 @@ impl Service {
         let Some(follower) = turn.as_mut() else { return true };
         let (begun, before, to) = (Instant::now(), follower.folded, self.store().seq());
         let walked = catch_unwind(AssertUnwindSafe(|| follower.advance(self.store(), to, &mut |_| {})));
+        if let Ok(Ok(Walked { forgets: Some(at), .. })) = &walked {
+            // Before anybody could keep the model that still knows the user.
+            self.last_forgotten.fetch_max(*at, Ordering::SeqCst);
+        }
         if follower.folded > before {
             self.answer_from(follower);
             self.notes.folded(begun.elapsed());
             self.metrics().folded(begun.elapsed());
         }
         let problem = match walked {
-            Ok(Ok(walked)) => {
-                if walked.forgets {
-                    self.last_forgotten.fetch_max(to, Ordering::SeqCst);
-                }
-                return true;
-            }
+            Ok(Ok(_)) => return true,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "a panic".to_owned(),
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cadet::ask::{Ask, Status};
 use cadet::model::Model;
 use cadet::{IdRef, TaskId, store};
-use cadet_serve::fold::{Batch, Beside, fold};
+use cadet_serve::fold::{Batch, Beside, described_by, fold};
 use cadet_serve::registry::Registry;
 use cadet_serve::service::{Service, ServiceOptions};
 use cadet_serve::state::{Entry, Feature, Shown, Title};
@@ -38,7 +38,8 @@ fn expected(model: &Model, rows: &[Shown]) -> Model {
     let mut batch = Batch::default();
     batch.add(1, Entry::Exposures(rows.to_vec(), Vec::new()));
     let trained_users = model.users().len();
-    fold(model, &batch, Beside { forgotten: &|_| None, title: &|_| None, trained: 0, trained_users })
+    let event = &|_| String::new();
+    fold(model, &batch, Beside { forgotten: &|_| None, title: &|_| None, event, trained: 0, trained_users })
         .unwrap()
         .model
 }
@@ -216,7 +217,8 @@ fn features_may_come_after_exposures() {
     all_folded(&service);
     assert_eq!(asked(&service, "late", "3").2, Status::UnknownUser);
     assert_eq!(asked(&service, "late", "3").0, 2);
-    let feature = Feature { user: "late".into(), values: [1.0, 0.5].into() };
+    let names = described_by(models::given());
+    let feature = Feature { names, user: "late".into(), values: [1.0, 0.5].into() };
     send(&service, Entry::Features(vec![feature]));
     send_rows(&service, &[shown("late", 3)]);
     all_folded(&service);
@@ -234,7 +236,7 @@ fn features_may_come_after_exposures() {
     let service = open(folder.path());
     assert_eq!(counts(&service), 3);
     // After a start nobody remembers who was left out, and it is found out again.
-    let feature = Feature { user: "never".into(), values: [1.0, 0.5].into() };
+    let feature = Feature { names, user: "never".into(), values: [1.0, 0.5].into() };
     send(&service, Entry::Features(vec![feature]));
     all_folded(&service);
     assert_eq!(asked(&service, "never", "3"), (1, Some(today()), Status::Ok, true));
@@ -373,11 +375,18 @@ fn counted(service: &Service) -> (u32, u32) {
     (serving.model().seen().get(user, item).map_or(0, |e| e.count), asked(service, "4", "6").0)
 }
 
+/// Exposures that are records of their own.
+fn one_by_one(service: &Service, count: usize) {
+    for _ in 0..count {
+        send_rows(service, &[shown(4, 6)]);
+    }
+}
+
 #[test]
 fn after_a_cut_nothing_is_folded_twice_and_nothing_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let service = open(folder.path());
-    (0..60).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    one_by_one(&service, 60);
     trained_to(&service, 50);
     service.stop().unwrap();
     drop(service);
@@ -392,11 +401,12 @@ fn after_a_cut_nothing_is_folded_twice_and_nothing_passed_over() {
     assert_eq!(service.serving().unwrap().trained, 30);
     assert_eq!(counted(&service), (known, known));
     // What comes now has positions that the model's training met, too, and is new to it.
-    (0..40).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    one_by_one(&service, 40);
     all_folded(&service);
     assert_eq!(counted(&service), (known + 40, known + 40));
+    service.stop().unwrap();
+    drop(service);
     for is_kept in [true, false] {
-        service.stop().unwrap();
         if !is_kept {
             fs::remove_dir_all(folder.path().join("folded")).unwrap();
         }
@@ -411,9 +421,9 @@ fn a_log_of_an_earlier_time_than_its_models_is_told_from_what_they_know() {
     let folder = tempfile::tempdir().unwrap();
     let (data, copy) = (folder.path().join("data"), folder.path().join("copy"));
     let service = open(&data);
-    (0..30).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    one_by_one(&service, 30);
     let at = service.store().back_up(&copy).unwrap();
-    (0..30).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    one_by_one(&service, 30);
     trained_to(&service, 55);
     service.stop().unwrap();
     drop(service);
@@ -424,10 +434,117 @@ fn a_log_of_an_earlier_time_than_its_models_is_told_from_what_they_know() {
     let service = open(&data);
     assert_eq!(service.serving().unwrap().trained, at);
     let known = counted(&service).0;
-    (0..40).for_each(|_| drop(send_rows(&service, &[shown(4, 6)])));
+    one_by_one(&service, 40);
     all_folded(&service);
     assert_eq!(counted(&service).0, known + 40);
     service.stop().unwrap();
     drop(service);
     assert_eq!(counted(&open(&data)).0, known + 40);
+}
+
+/// The same model, trained on the log up to a position as it is now, with features of other names if wanted.
+fn given_again(service: &Service, through: u64, names: Option<&[&str]>) -> String {
+    let log = service.store().name();
+    let model = models::given().with_manifest(|m| {
+        (m.through, m.log) = (Some(through), Some(log));
+        if let Some(names) = names {
+            m.data.feature_columns = names.iter().map(|name| (*name).to_owned()).collect();
+        }
+    });
+    service.registry().publish(&model).unwrap()
+}
+
+#[test]
+fn features_that_were_put_stay_whichever_model_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    published(folder.path(), models::given());
+    let service = open(folder.path());
+    let names = described_by(models::given());
+    let put = |service: &Service, user: &str| {
+        let feature = Feature { names, user: user.into(), values: [1.0, 0.5].into() };
+        send(service, Entry::Features(vec![feature]));
+        all_folded(service);
+    };
+    put(&service, "early");
+    send_rows(&service, &[shown("early", 3), shown("early", 3), shown("late", 3)]);
+    all_folded(&service);
+    assert_eq!(asked(&service, "early", "3"), (2, Some(today()), Status::Ok, true));
+    // Trained on all of the log, but on a list of users in which they are not.
+    let second = given_again(&service, service.store().seq(), None);
+    promoted(&service, &second);
+    assert_eq!(asked(&service, "early", "3"), (2, Some(today()), Status::Ok, true));
+    put(&service, "late");
+    assert_eq!(asked(&service, "late", "3"), (1, Some(today()), Status::Ok, true));
+    service.stop().unwrap();
+    drop(service);
+    for _ in 0..2 {
+        let service = open(folder.path());
+        assert_eq!(asked(&service, "early", "3"), (2, Some(today()), Status::Ok, true));
+        assert_eq!(asked(&service, "late", "3"), (1, Some(today()), Status::Ok, true));
+        service.stop().unwrap();
+    }
+    // Of a model with other features nobody said what these users have.
+    let service = open(folder.path());
+    let third = given_again(&service, service.store().seq(), Some(&["age", "height"]));
+    promoted(&service, &third);
+    assert_eq!(asked(&service, "early", "3").2, Status::UnknownUser);
+    assert_eq!(asked(&service, "early", "3").0, 2);
+}
+
+#[test]
+fn a_fold_that_fails_is_behind_until_one_goes_well() {
+    let folder = tempfile::tempdir().unwrap();
+    published(folder.path(), models::learned());
+    let service = open_with(folder.path(), never());
+    send_rows(&service, &[shown(4, 6)]);
+    // What was written cannot be read again.
+    let log = folder.path().join(format!("state/{:020}.log", 1));
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[60] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime
+        .block_on(async { drop(tokio::time::timeout(Duration::from_millis(300), service.folded(1)).await) });
+    until("it fails", || service.condition().failed_folds > 0);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(service.condition().fold_age >= 0.2, "{:?}", service.condition());
+}
+
+#[test]
+fn what_is_folded_after_a_deletion_is_kept_for_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = published(folder.path(), models::learned());
+    let service = open_with(folder.path(), never());
+    let task = ended(&service, service.forget("4").unwrap());
+    assert_eq!((task.problem, task.subject.as_str()), (None, ""), "who was forgotten is told to nobody");
+    let seq = send_rows(&service, &arrivals(2, 40)).seq;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert!(runtime.block_on(service.folded(seq)));
+    service.stop().unwrap();
+    let kept = folder.path().join("folded").join(&name);
+    assert_eq!(store::load_manifest(&kept).unwrap().through, Some(seq));
+}
+
+#[test]
+fn too_many_exposures_go_once_the_model_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    published(folder.path(), models::learned());
+    let mut options = quick();
+    options.store.recent_rows = 100;
+    let service = open_with(folder.path(), options);
+    let before = asked(&service, "4", "6").0;
+    for i in 0..400 {
+        let mut row = shown(4, 6);
+        row.time -= 100_000 - 200 * i;
+        send_rows(&service, &[row]);
+    }
+    all_folded(&service);
+    let recent = || service.store().recent();
+    until("the oldest go", || recent().user("4").is_some_and(|view| view.len() <= 100));
+    assert_eq!(asked(&service, "4", "6").0, before + 400, "the model counts them");
+    let from = recent().complete_from();
+    assert!(from > today() - 90_000, "{from}");
+    let kept = (0..400).filter(|i| today() - 100_000 + 200 * i >= from).count();
+    assert_eq!(recent().within("4", "6", from) as usize, kept);
+    assert!(kept >= 50, "no more go than have to: {kept}");
 }

@@ -44,6 +44,13 @@ fn a_folder_without_a_model_says_what_to_do() {
     let [first, _] = two(folder.path());
     promoted(&service, &first);
     assert_eq!(service.loading().phase, Phase::Ready);
+    let text = service.metrics().text();
+    for count in ["apply_pause_seconds_count 1", "model_swap_duration_seconds_count{phase=\"load\"} 1"] {
+        assert!(text.contains(&format!("cadet_{count}")), "{count}: {text}");
+    }
+    for phase in ["check", "replay", "switch", "whole"] {
+        assert!(text.contains(&format!("_count{{phase=\"{phase}\"}} 1")), "{phase}: {text}");
+    }
 }
 
 #[test]
@@ -127,6 +134,7 @@ fn a_model_that_knows_too_few_users_is_refused() {
     let beside = cadet_serve::fold::Beside {
         forgotten: &|_| None,
         title: &|_| None,
+        event: &|_| String::new(),
         trained: 0,
         trained_users: models::learned().users().len(),
     };

@@ -132,6 +132,27 @@ impl RerankRequest {
         Ok(length)
     }
 
+    /// A cap that looks further back than exposures are kept would let through what it is to hold.
+    fn check_window(&self, app: &Service) -> Result<(), Problem> {
+        let Some(window) = self.window else { return Ok(()) };
+        let most = app.options.store.window.as_secs();
+        if u64::from(window.0) > most {
+            let days = most / 86_400;
+            return Err(Problem::invalid(
+                "/window",
+                format!("exposures are counted for {days} days at the most"),
+            ));
+        }
+        let from = app.store().recent().complete_from();
+        if window.ago() < from {
+            let detail = format!(
+                "so many exposures came that they are kept from {from} on (seconds since 1970): take a shorter window"
+            );
+            return Err(Problem::invalid("/window", detail));
+        }
+        Ok(())
+    }
+
     /// All lists, each in its new order.
     fn outcomes(
         &self,
@@ -142,6 +163,7 @@ impl RerankRequest {
     ) -> Result<Vec<Outcome<'_>>, Problem> {
         let lists = self.lists.all("/lists")?;
         let excluded: HashSet<&Id> = self.exclude.all("/exclude")?.iter().collect();
+        self.check_window(app)?;
         let counting =
             Counting { app, serving, config, from: self.window.map(Span::ago), excluded: &excluded };
         let one = |list| with_workspaces(serving, |own| counting.rerank(&mut own.rerank, list));

@@ -11,7 +11,7 @@ use super::disk::{Disk, put, read_whole};
 use super::frame::{u32_at, u64_at};
 use super::held::{read, write};
 use super::memory::Memory;
-use super::payload::{Bytes, put_text, put_varint};
+use super::payload::{Bytes, put_feature, put_text, put_varint, take_feature};
 
 /// Its name in the folder of the log.
 pub(crate) const MANIFEST: &str = "MANIFEST";
@@ -102,14 +102,14 @@ impl Manifest {
     }
 }
 
-/// Writes titles, offsets and who was forgotten: all of it, for the last word on each is what counts, and the
+/// Writes titles, features, offsets and who was forgotten: all of it, for the last word on each is what counts, and the
 /// log that is left says it again where it said it.
 pub(crate) fn save_base(disk: &dyn Disk, folder: &Path, store: u128, memory: &Memory) -> Result<()> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(BASE_MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&store.to_le_bytes());
-    put_small(&mut bytes, memory);
+    small(memory).iter().for_each(|part| bytes.extend_from_slice(part));
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     let path = folder.join(BASE);
     put(disk, &path, &bytes).map_err(|e| Error::io(path, e))
@@ -127,46 +127,79 @@ pub(crate) fn load_base(disk: &dyn Disk, folder: &Path, store: u128, memory: &Me
     take_small(&mut Bytes(&bytes[28..body]), memory).ok_or_else(damaged)
 }
 
-/// What is small beside the log and not in its exposures.
-pub(crate) fn put_small(out: &mut Vec<u8>, memory: &Memory) {
-    let titles = read(&memory.titles);
-    put_varint(out, titles.len() as u64);
-    for (item, (title, link)) in titles.iter() {
-        [&**item, &**title, &**link].iter().for_each(|text| put_text(out, text));
+const TITLE: u8 = 1;
+const FORGOTTEN: u8 = 2;
+const OFFSET: u8 = 3;
+const FEATURE: u8 = 4;
+const COMPLETE_FROM: u8 = 5;
+/// What is small is cut in parts of about so many bytes.
+const PART: usize = 1 << 20;
+
+/// What is known beside exposures and ids of events, in parts: each thing begins with a byte that says what it
+/// is.
+pub(crate) fn small(memory: &Memory) -> Vec<Vec<u8>> {
+    let mut parts = vec![Vec::new()];
+    let mut add = |kind: u8, put: &dyn Fn(&mut Vec<u8>)| {
+        if parts.last().is_none_or(|part| part.len() > PART) {
+            parts.push(Vec::new());
+        }
+        if let Some(part) = parts.last_mut() {
+            part.push(kind);
+            put(part);
+        }
+    };
+    for (item, (title, link)) in read(&memory.titles).iter() {
+        add(TITLE, &|out| [&**item, &**title, &**link].iter().for_each(|text| put_text(out, text)));
     }
-    drop(titles);
-    let forgotten = read(&memory.forgotten);
-    put_varint(out, forgotten.len() as u64);
-    for (user, at) in forgotten.iter() {
-        put_text(out, user);
-        put_varint(out, *at);
+    for (user, at) in read(&memory.forgotten).iter() {
+        add(FORGOTTEN, &|out| {
+            put_text(out, user);
+            put_varint(out, *at);
+        });
     }
-    drop(forgotten);
-    let offsets = read(&memory.offsets);
-    let parts = offsets.iter().flat_map(|(source, parts)| parts.iter().map(move |part| (source, part)));
-    put_varint(out, parts.clone().count() as u64);
-    for (source, (partition, next)) in parts {
-        put_text(out, source);
-        put_varint(out, u64::from(*partition));
-        put_varint(out, *next);
+    for (source, partition, next) in read(&memory.offsets)
+        .iter()
+        .flat_map(|(source, parts)| parts.iter().map(move |(p, n)| (source, p, n)))
+    {
+        add(OFFSET, &|out| {
+            put_text(out, source);
+            put_varint(out, u64::from(*partition));
+            put_varint(out, *next);
+        });
     }
-    put_varint(out, memory.recent.complete_from().into());
+    for (at, feature) in read(&memory.features).values() {
+        add(FEATURE, &|out| {
+            put_varint(out, *at);
+            put_feature(out, feature);
+        });
+    }
+    add(COMPLETE_FROM, &|out| put_varint(out, memory.recent.complete_from().into()));
+    parts
 }
 
 pub(crate) fn take_small(bytes: &mut Bytes<'_>, memory: &Memory) -> Option<()> {
-    for _ in 0..bytes.count()? {
-        let (item, title, link) = (bytes.text()?, bytes.text()?, bytes.text()?);
-        write(&memory.titles).insert(item.into(), (Arc::from(title), Arc::from(link)));
+    while !bytes.0.is_empty() {
+        match bytes.byte()? {
+            TITLE => {
+                let (item, title, link) = (bytes.text()?, bytes.text()?, bytes.text()?);
+                write(&memory.titles).insert(item.into(), (Arc::from(title), Arc::from(link)));
+            }
+            FORGOTTEN => {
+                let user = bytes.text()?;
+                write(&memory.forgotten).insert(user.into(), bytes.varint()?);
+            }
+            OFFSET => {
+                let (source, partition, next) = (bytes.text()?, bytes.varint()?, bytes.varint()?);
+                let mut offsets = write(&memory.offsets);
+                offsets.entry(source.into()).or_default().insert(partition.try_into().ok()?, next);
+            }
+            FEATURE => {
+                let (at, feature) = (bytes.varint()?, take_feature(bytes)?);
+                write(&memory.features).insert(feature.user.clone(), (at, Arc::new(feature)));
+            }
+            COMPLETE_FROM => memory.recent.incomplete_before(bytes.varint()?.try_into().ok()?),
+            _ => return None,
+        }
     }
-    for _ in 0..bytes.count()? {
-        let user = bytes.text()?;
-        write(&memory.forgotten).insert(user.into(), bytes.varint()?);
-    }
-    for _ in 0..bytes.count()? {
-        let (source, partition, next) = (bytes.text()?, bytes.varint()?, bytes.varint()?);
-        let mut offsets = write(&memory.offsets);
-        offsets.entry(source.into()).or_default().insert(partition.try_into().ok()?, next);
-    }
-    memory.recent.incomplete_before(bytes.varint()?.try_into().ok()?);
     Some(())
 }

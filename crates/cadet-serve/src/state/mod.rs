@@ -20,7 +20,7 @@ pub mod disk;
 pub mod entry;
 mod exposures;
 mod frame;
-mod held;
+pub(crate) mod held;
 mod ids;
 mod manifest;
 mod memory;

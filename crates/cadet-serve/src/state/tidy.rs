@@ -257,6 +257,7 @@ impl Shared {
         if let Some(place) = segments.iter_mut().find(|s| s.first == segment.first) {
             *place = Arc::new(again);
         }
+        drop(segments);
         disk.sync_folder(&self.state).map_err(failed)
     }
 }

@@ -180,9 +180,30 @@ fn a_disk_that_is_nearly_full_is_not_written_until_there_is_room() {
     assert!(matches!(put(&store, entry()), Err(Refusal::DiskFull(_))));
     disk.set_free(6 * percent);
     assert!(matches!(put(&store, entry()), Err(Refusal::DiskFull(_))));
+    assert!(store.stats().full);
     disk.set_free(8 * percent);
+    // Nothing needs to be sent for it to be found out.
+    let begun = std::time::Instant::now();
+    while store.stats().full {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "there is room again");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     put(&store, entry()).unwrap();
     disk.set_free(6 * percent);
     assert_eq!(put(&store, entry()).unwrap().seq, 3);
     assert!(!store.stats().failed);
+}
+
+#[test]
+fn a_disk_at_the_edge_is_not_full_and_free_by_turns() {
+    let disk = SimDisk::new();
+    let room = cadet_serve::state::Room { share: 0.05, bytes: 1 << 39, again: 0.07 };
+    let store = Store::open(Path::new("/data"), StoreOptions { room, ..small(&disk) }).unwrap();
+    let is_taken = |free: u64| {
+        disk.set_free(free);
+        put(&store, crate::oracle::one("u0", "i0", 60, None)).is_ok()
+    };
+    assert!(is_taken(1 << 39) && !is_taken((1 << 39) - 1));
+    assert!(!is_taken(1 << 39), "it is full until there is some more than that");
+    assert!(is_taken(3 << 38) && is_taken(1 << 39));
 }

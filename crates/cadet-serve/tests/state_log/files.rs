@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cadet_data::{ReadOptions, read_exposures};
-use cadet_serve::state::{Entry, Offset, Refusal, Store, StoreOptions, Title};
+use cadet_serve::state::{Entry, Feature, Offset, Refusal, Store, StoreOptions, Title};
 
 use crate::oracle::{Oracle, one, put, shown};
 use crate::sim::{Left, SimDisk};
@@ -162,6 +162,8 @@ fn released_files_leave_titles_offsets_and_the_forgotten_behind() {
     let store = Store::open(Path::new("/data"), options()).unwrap();
     let title = Title { item: "i0".into(), title: "Heat".into(), link: "https://example.org".into() };
     put(&store, Entry::Titles(vec![title])).unwrap();
+    let feature = Feature { names: 7, user: "u1".into(), values: [1.5].into() };
+    put(&store, Entry::Features(vec![feature.clone()])).unwrap();
     let offset = Offset { source: "s".into(), partition: 0, next: 9 };
     put(&store, Entry::Exposures(vec![shown("u0", "i0", 5, None)], vec![offset])).unwrap();
     put(&store, Entry::Forget("u0".into())).unwrap();
@@ -183,7 +185,10 @@ fn released_files_leave_titles_offsets_and_the_forgotten_behind() {
     let look = |store: &Store| {
         assert_eq!(&*store.title("i0").unwrap().0, "Heat");
         assert_eq!(store.offset("s", 0), Some(9));
-        assert_eq!(store.forgotten("u0"), Some(3));
+        assert_eq!(store.forgotten("u0"), Some(4));
+        let mut features = Vec::new();
+        store.features(&mut |at, feature| features.push((at, feature.clone())));
+        assert_eq!(features, [(2, feature.clone())]);
         assert!(store.recent().complete_from() > 0);
         assert_eq!(store.seq(), seq);
         let mut rows = 0;
@@ -217,7 +222,7 @@ fn what_is_folded_and_old_is_dropped_and_nothing_else() {
     put(&store, one("u0", "i1", now, None)).unwrap();
     put(&store, one("u1", "i0", 50, None)).unwrap();
     assert_eq!(store.recent().complete_from(), 0);
-    store.set_folded(old);
+    store.set_folded(old, old);
     let recent = store.recent();
     assert_eq!(recent.after("u0", "i0", 0).count, 0);
     assert_eq!(recent.after("u0", "i1", 0).count, 1);
@@ -253,6 +258,9 @@ fn the_queue_is_bounded() {
     assert_eq!(first.blocking_recv().unwrap().unwrap().seq, 1);
     let last = waiting.into_iter().map(|w| w.blocking_recv().unwrap().unwrap().seq).collect::<Vec<_>>();
     assert_eq!(last, [2, 3, 4, 5]);
+    // Short rows take far more memory than room on the disk.
+    let many = (0..10).map(|_| shown("u", "i", 1, None)).collect();
+    assert_eq!(store.submit(Entry::Exposures(many, Vec::new())).unwrap_err(), Refusal::QueueFull);
     let long = "x".repeat(1000);
     assert_eq!(store.submit(one(&long, "i0", 1, None)).unwrap_err(), Refusal::QueueFull);
     assert_eq!(store.stats().queue_bytes, 0);
@@ -336,4 +344,28 @@ fn at_least_so_many_events_are_known_and_few_more() {
     let store = Store::open(Path::new("/data"), options()).unwrap();
     look(&store);
     assert_eq!(put(&store, event(0)).unwrap().accepted, 1);
+}
+
+#[test]
+fn a_snapshot_of_many_titles_is_in_blocks_that_can_be_read() {
+    let disk = SimDisk::new();
+    let store = Store::open(Path::new("/data"), small(&disk)).unwrap();
+    let long = "x".repeat(100_000);
+    let titles =
+        (0..30).map(|i| Title { item: format!("i{i}").into(), title: (&*long).into(), link: "".into() });
+    put(&store, Entry::Titles(titles.collect())).unwrap();
+    store.snapshot().unwrap();
+    disk.crash();
+    drop(store);
+    let disk = disk.copy();
+    let path = disk.names().into_iter().find(|path| path.to_str().unwrap().contains("snap-")).unwrap();
+    let bytes = disk.content(&path);
+    let mut at = 40;
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        assert!(length < 5 << 19, "a block of {length} bytes");
+        at += 16 + length;
+    }
+    let store = Store::open(Path::new("/data"), small(&disk)).unwrap();
+    assert!((0..30).all(|i| *store.title(&format!("i{i}")).unwrap().0 == *long));
 }

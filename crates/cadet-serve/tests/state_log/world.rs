@@ -33,7 +33,7 @@ impl Dice {
             }
             1 => {
                 let values = (0..3).map(|i| i as f32).collect();
-                Entry::Features(vec![Feature { user: user(self).into(), values }])
+                Entry::Features(vec![Feature { names: 7, user: user(self).into(), values }])
             }
             2 => Entry::Forget(user(self).into()),
             n => {
