@@ -153,8 +153,8 @@ impl Follower {
         }
     }
 
-    /// Features may come later than exposures: those of a user that was left out are read again, from before
-    /// the training, too, which left them out as well.
+    /// Features may come later than exposures: those of a user that was left out are read again, as far back as
+    /// the log goes. Training left out what lies before it.
     fn add_waiting(&self, store: &Store, batch: &mut Batch) -> Result<()> {
         if self.model.factors().is_some() {
             return Ok(());

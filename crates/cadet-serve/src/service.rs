@@ -274,11 +274,12 @@ impl Service {
         });
         drop(free);
         // A request counts on from where the model stands that it holds.
-        let replaced = lock(&self.replaced);
-        let held = || replaced.iter().map(|serving| &**serving).chain(serving.as_deref());
-        if let (Some(counted), Some(folded)) =
-            (held().map(|serving| serving.counted).min(), held().map(|serving| serving.folded).min())
-        {
+        let held: Vec<(u64, u64)> = {
+            let replaced = lock(&self.replaced);
+            replaced.iter().chain(&serving).map(|serving| (serving.counted, serving.folded)).collect()
+        };
+        let counted = held.iter().map(|(counted, _)| *counted).min();
+        if let (Some(counted), Some(folded)) = (counted, held.iter().map(|(_, folded)| *folded).min()) {
             self.store.set_folded(counted, folded);
         }
     }

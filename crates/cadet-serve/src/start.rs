@@ -65,13 +65,18 @@ impl Service {
         Ok(())
     }
 
-    /// A model of the registry as it was trained, with what can be folded in of the log.
+    /// A model of the registry, and what the data folder knows of users whom its training did not know.
     pub(crate) fn load_trained(&self, name: &str) -> Result<Follower> {
-        let model = store::load(&self.registry().path(name))?;
-        let (trained, now) = (self.trained_to(name, model.manifest()), self.store().seq());
-        let mut follower = Follower::of_trained(name, model, trained, now);
+        let mut follower = self.load_as_published(name)?;
         follower.begin(self.store())?;
         Ok(follower)
+    }
+
+    /// A model of the registry as it was published, and where it stands in the log.
+    pub(crate) fn load_as_published(&self, name: &str) -> Result<Follower> {
+        let model = store::load(&self.registry().path(name))?;
+        let (trained, now) = (self.trained_to(name, model.manifest()), self.store().seq());
+        Ok(Follower::of_trained(name, model, trained, now))
     }
 
     /// The position up to which a model was trained on this log; 0 where it was trained on none or on another.

@@ -183,6 +183,18 @@ fn a_model_that_does_not_fit_or_is_damaged_leaves_the_old_one_there() {
         fs::write(&path, &whole).unwrap();
     }
     promoted(&service, &second);
+    promoted(&service, &first);
+    // Whole, but not what it was when it was published: another model's answers stand beside it.
+    let answers = |name: &str| service.registry().path(name).join("canary.json");
+    let own = fs::read(answers(&second)).unwrap();
+    for other in [fs::read(answers(&first)).unwrap(), b"{}".to_vec()] {
+        fs::write(answers(&second), other).unwrap();
+        let task = begun(|| service.promote(&second, true)).unwrap();
+        assert_eq!(ended(&service, task).problem.map(|p| p.code), Some("damaged_model"));
+        assert_eq!(service.serving().unwrap().version, first);
+    }
+    fs::write(answers(&second), own).unwrap();
+    promoted(&service, &second);
 }
 
 /// What a model says about some pairs.

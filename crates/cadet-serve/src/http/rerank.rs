@@ -48,7 +48,8 @@ pub struct RerankRequest {
     /// Items that the user saw this often or more go below all others.
     #[schema(minimum = 1)]
     max_seen: Option<u32>,
-    /// `max_seen` counts what happened in this span up to now, such as `7d`. Exposures that came through this
+    /// `max_seen` counts what happened in this span up to now, such as `7d`; `30d` at the most, less where more came
+    /// than is kept. Exposures that came through this
     /// service are counted one by one; of what the model was trained on beside that only the last exposure of
     /// a pair is known, so it counts once, where later ones do not count already.
     window: Option<Span>,

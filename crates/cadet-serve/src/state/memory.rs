@@ -10,6 +10,8 @@ use super::{Entry, Feature, Recent, Shown};
 
 type Titles = HashMap<Box<str>, (Arc<str>, Arc<str>)>;
 
+type Features = HashMap<Box<str>, (u64, Arc<Feature>)>;
+
 /// All that questions need of the log.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -20,7 +22,7 @@ pub(crate) struct Memory {
     pub(crate) titles: RwLock<Titles>,
     /// Of each user the features that were put last, and the position at which that was: models to come are
     /// told of them, too.
-    pub(crate) features: RwLock<HashMap<Box<str>, (u64, Arc<Feature>)>>,
+    pub(crate) features: RwLock<Features>,
     pub(crate) forgotten: RwLock<BTreeMap<Box<str>, u64>>,
     pub(crate) offsets: RwLock<BTreeMap<Box<str>, BTreeMap<u32, u64>>>,
 }

@@ -44,6 +44,7 @@ impl Store {
                 shared.rewrite(segment, &due)?;
             }
             exposures::forget(shared, &due)?;
+            self.tell_of_leftovers();
             // Older ones know what is to be forgotten.
             self.snapshot()?;
             shared.save(&mut manifest, |manifest| manifest.forgotten = latest)?;
@@ -54,6 +55,22 @@ impl Store {
             shared.save(&mut manifest, |manifest| manifest.compacted = last)?;
         }
         exposures::merge(shared)
+    }
+
+    /// Damaged ends of files, and what was cut off, cannot be searched for users: people have to delete them.
+    fn tell_of_leftovers(&self) {
+        let shared = &*self.shared;
+        for folder in [&shared.state, &shared.exposures] {
+            let files = shared.options.disk.list(folder).unwrap_or_default();
+            let is_left = |name: &str| name.ends_with(".torn") || name.ends_with(".cut");
+            for (name, _) in files.iter().filter(|(name, _)| is_left(name)) {
+                let path = folder.join(name);
+                tracing::warn!(
+                    "{} may still tell of users who were forgotten: delete it once nobody needs it",
+                    path.display()
+                );
+            }
+        }
     }
 
     /// Parts of the log up to a position are needed by no model any more: they may go once repeats in them
