@@ -21,10 +21,11 @@ test: ## every check, cheapest first
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-bench: ## speed beside PyTorch, ONNX Runtime and Polars, and how fast a model answers
+bench: ## speed beside PyTorch, ONNX Runtime and Polars, how fast a model answers, and a service
 	python3 benches/peers/run.py
-	$(CARGO) build --release -p cadet-cli --bins --example ask
+	$(CARGO) build --release -p cadet-cli --bins --examples
 	target/release/examples/ask target/ask
+	target/release/examples/serve target/serve
 
 experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet --example worlds -- research/results/worlds

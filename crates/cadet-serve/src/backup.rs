@@ -27,7 +27,7 @@ impl Service {
     pub fn forget(self: &Arc<Self>, user: &str) -> Result<u64, Refusal> {
         let receipt = self.write(Entry::Forget(user.into()))?;
         self.last_forgotten.fetch_max(receipt.seq, Ordering::SeqCst);
-        // Its subject would tell everybody who may read who was forgotten.
+        // The task is seen by all who may read, and a user who is forgotten is not to be named.
         let task = self.tasks().begin("delete_user", "");
         lock(&self.leaving).push(task);
         self.jobs.send(Job::Forget).map_err(|_| Refusal::Stopping)?;
@@ -94,7 +94,7 @@ impl Service {
     /// Copies the data folder into `backups/`: the number of the task that does it.
     pub fn back_up(self: &Arc<Self>) -> Result<u64, NotPromoted> {
         if self.stopping.load(Ordering::SeqCst) || self.backing_up.swap(true, Ordering::SeqCst) {
-            return Err(NotPromoted::Busy);
+            return Err(NotPromoted::BackingUp);
         }
         let task = self.tasks().begin("backup", "");
         match self.jobs.send(Job::BackUp(task)) {
@@ -106,7 +106,7 @@ impl Service {
     pub(crate) fn run_back_up(&self, task: u64) {
         self.tasks().phase(task, "linking");
         let ends = Ends::of(self.tasks(), &[task]);
-        let done = self.link_everything();
+        let done = self.link_everything().map(|name| self.tasks().name(task, name));
         self.backing_up.store(false, Ordering::SeqCst);
         ends.end(done.map_err(|error| {
             tracing::warn!("the backup failed: {error}");
@@ -115,7 +115,7 @@ impl Service {
     }
 
     /// A copy is a data folder of its own: a service can be started in it.
-    fn link_everything(&self) -> Result<()> {
+    fn link_everything(&self) -> Result<String> {
         let backups = self.folder().join(BACKUPS);
         let partial = backups.join(PARTIAL);
         if partial.exists() {
@@ -137,6 +137,7 @@ impl Service {
         let place = place.map(|name| backups.join(name)).find(|place| !place.exists());
         let place = place.ok_or_else(|| Error::store(&backups, "has no name left"))?;
         fs::rename(&partial, &place).map_err(|e| Error::io(&place, e))?;
-        files::sync(&backups)
+        files::sync(&backups)?;
+        Ok(place.file_name().map_or(name, |name| name.to_string_lossy().into_owned()))
     }
 }

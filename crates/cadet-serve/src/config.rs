@@ -159,7 +159,8 @@ impl Config {
             )
         })?;
         let keys = given.keys.map(|path| match path.to_str() {
-            Some(text) if text.contains('=') => KeySource::Text(text.to_owned()),
+            // A path has no line that begins a table.
+            Some(text) if text.trim_start().starts_with("[[") => KeySource::Text(text.to_owned()),
             _ => KeySource::File(path),
         });
         let config = Self {
@@ -177,9 +178,7 @@ impl Config {
             access_log: given.access_log.unwrap_or(false),
             dashboard: !given.no_dashboard.unwrap_or(false),
         };
-        if let Some(host) =
-            config.allowed_hosts.iter().find(|host| host.is_empty() || host.contains(['/', '*']))
-        {
+        if let Some(host) = config.allowed_hosts.iter().find(|host| host.is_empty() || is_no_host(host)) {
             return Err(Error::config(
                 "allowed_host",
                 format!("expected a name without a port, found {host:?}"),
@@ -196,6 +195,11 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// Whether a text cannot be the name of a host: one with a port, with a path or of many hosts.
+fn is_no_host(text: &str) -> bool {
+    text.contains(['/', '*']) || (text.contains(':') && !(text.starts_with('[') && text.ends_with(']')))
 }
 
 /// An origin as browsers send it: `*` and anything with a path never is one.

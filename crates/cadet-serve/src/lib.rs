@@ -23,6 +23,7 @@ mod files;
 pub mod fold;
 mod follow;
 pub mod http;
+mod kept;
 pub mod metrics;
 mod promote;
 pub mod registry;

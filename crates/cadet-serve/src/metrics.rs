@@ -18,6 +18,24 @@ pub use requests::{Inflight, Requests, Seen};
 
 use crate::state::{Commit, Receipt, StoreStats};
 
+/// What an answer says of a pair, as far as it is counted.
+#[derive(Debug, Clone, Copy)]
+pub struct Said {
+    /// Whether it could be scored.
+    pub status: Status,
+    /// How often the user saw the item.
+    pub times_seen: u32,
+    /// Its score.
+    pub familiarity: Option<f32>,
+}
+
+impl From<&Row<'_>> for Said {
+    fn from(row: &Row<'_>) -> Self {
+        let familiarity = row.verdict.map(|v| v.familiarity);
+        Self { status: row.status, times_seen: row.times_seen, familiarity }
+    }
+}
+
 /// All of it. Whoever does something tells it here; [`Metrics::text`] is what Prometheus reads.
 pub struct Metrics {
     registry: Registry,
@@ -212,27 +230,34 @@ impl Metrics {
     }
 
     /// Rows of an answer: `route` is the name of the question, such as `score`.
-    pub fn answered(&self, route: &'static str, rows: &[Row<'_>]) {
+    pub fn answered(&self, route: &'static str, rows: impl Iterator<Item = Said>) {
         let mut statuses = [0_u64; Status::ALL.len()];
-        let (mut fresh, mut repeats) = (0, 0);
-        let unknown = |row: &Row<'_>| row.status == Status::UnknownUser;
+        let (mut count, mut fresh, mut repeats) = (0, 0, 0);
         for row in rows {
             statuses[row.status as usize] += 1;
             repeats += u64::from(row.times_seen > 0);
-            if let Some(verdict) = row.verdict {
-                fresh += u64::from(verdict.familiarity < 0.0);
+            if let Some(familiarity) = row.familiarity {
+                fresh += u64::from(familiarity < 0.0);
+                // A long list says no more of drift than its beginning, and costs more.
+                if count < 100 {
+                    self.familiarity.observe(f64::from(familiarity));
+                }
             }
+            count += 1;
         }
-        // A long list says no more of drift than its beginning, and costs more.
-        for verdict in rows.iter().take(100).filter_map(|row| row.verdict) {
-            self.familiarity.observe(f64::from(verdict.familiarity));
+        for (status, n) in Status::ALL.into_iter().zip(statuses) {
+            self.listed(route, status, n);
         }
-        for (status, n) in Status::ALL.into_iter().zip(statuses).filter(|(_, n)| *n > 0) {
-            self.rows.with_label_values(&[route, status.name()]).inc_by(n);
-        }
-        let unknown = rows.iter().filter(|row| unknown(row)).count() as u64;
+        let unknown = statuses[Status::UnknownUser as usize];
         for (share, n) in self.shares.iter().zip([unknown, repeats, fresh]) {
-            share.add(n, rows.len() as u64);
+            share.add(n, count);
+        }
+    }
+
+    /// Rows that the service chose itself, of an item's audience: they say nothing of who asks.
+    pub fn listed(&self, route: &'static str, status: Status, rows: u64) {
+        if rows > 0 {
+            self.rows.with_label_values(&[route, status.name()]).inc_by(rows);
         }
     }
 

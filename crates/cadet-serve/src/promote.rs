@@ -80,7 +80,7 @@ impl Service {
         Ok(task)
     }
 
-    fn check_memory(&self, name: &str) -> Result<(), NotPromoted> {
+    pub(crate) fn check_memory(&self, name: &str) -> Result<(), NotPromoted> {
         let wanted = (bytes_of(&self.registry().path(name)) as f64 * IN_MEMORY) as u64;
         match self.options.free_memory.or_else(free_memory) {
             Some(free) if free < wanted => Err(NotPromoted::NoMemory { name: name.to_owned(), wanted, free }),

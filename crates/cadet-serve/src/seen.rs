@@ -18,21 +18,23 @@ impl Service {
         with_known(serving, known_user.zip(known_item), more)
     }
 
+    /// Remembers who is asked about: models that are to answer must know them.
+    pub fn note(&self, serving: &Serving, user: &str) {
+        if serving.user(IdRef::from_text(user)).is_some() {
+            self.asked.note(user);
+        }
+    }
+
     /// Brings the counts of rows up to date, and makes users unknown who were forgotten. Rows of one user that
     /// stand side by side cost one look at what the user saw.
     pub fn recount(&self, serving: &Serving, rows: &mut [Row<'_>]) {
-        let mut is_first = true;
         for run in rows.chunk_by_mut(|a, b| a.user == b.user) {
             let Some(user) = run.first().map(|row| row.user) else { continue };
             let found = serving.ask.users().find(user);
             let known = found.filter(|index| !serving.hides_named(*index, user));
             as_text(user, |text| {
-                if is_first && known.is_some() {
-                    self.asked.note(text);
-                }
                 self.recount_user(serving, (text, known), found.is_some() && known.is_none(), run);
             });
-            is_first = false;
         }
     }
 
@@ -63,11 +65,6 @@ impl Service {
             let sight = with_known(serving, known.zip(item), more);
             (row.times_seen, row.last_seen) = (sight.count, (sight.last > 0).then_some(sight.last));
         }
-    }
-
-    /// Leaves out the rows of users who were forgotten: for lists of users, which name them unasked.
-    pub fn leave_out_forgotten(&self, serving: &Serving, rows: &mut Vec<Row<'_>>) {
-        rows.retain(|row| serving.user(row.user).is_some());
     }
 }
 

@@ -1,5 +1,6 @@
 //! The service without its surface: the model that answers, what it is swapped by, and what arrives.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -16,6 +17,7 @@ use crate::background::{self, Bell, Job};
 use crate::condition::{Notes, Phase, lock};
 use crate::files::{self, Lock};
 use crate::follow::Follower;
+use crate::kept::Kept;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::serving::Serving;
@@ -24,6 +26,8 @@ use crate::tasks::Tasks;
 
 /// Questions that wait for the threads of long work, beside those that have them.
 const QUEUE: usize = 64;
+/// Long answers that are written while they are sent, each of which holds a model.
+const STREAMS: usize = 16;
 /// A second service is started by mistake; a command that changes the folder is gone in a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a request may wait until what it sent is folded in.
@@ -81,6 +85,7 @@ pub struct Service {
     tasks: Tasks,
     metrics: Arc<Metrics>,
     pub(crate) asked: Asked,
+    pub(crate) kept: Kept,
     pub(crate) notes: Notes,
     /// Whether another model is on its way.
     pub(crate) swapping: AtomicBool,
@@ -100,13 +105,19 @@ pub struct Service {
     threads: Mutex<Vec<JoinHandle<()>>>,
     pool: rayon::ThreadPool,
     queue: Arc<Semaphore>,
+    pub(crate) streams: Arc<Semaphore>,
     started: Instant,
     _lock: Lock,
 }
 
-/// Too much long work waits already.
+/// Why long work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Overloaded;
+pub enum NotComputed {
+    /// Too much long work waits already.
+    Overloaded,
+    /// It panicked, which was reported where it happened.
+    Panicked,
+}
 
 /// Why a model does not take over.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,6 +136,9 @@ pub enum NotPromoted {
     /// Another one is on its way.
     #[error("another model is on its way: wait for its task to end")]
     Busy,
+    /// A backup is on its way.
+    #[error("a backup is on its way: wait for its task to end")]
+    BackingUp,
     /// Its verdict is red.
     #[error("model {0} is worse than knowing nothing on held-out users: force it if you must")]
     WorseThanChance(String),
@@ -156,7 +170,7 @@ impl NotPromoted {
         match self {
             NotPromoted::Unknown { .. } => "unknown_model",
             NotPromoted::NothingBefore => "nothing_before",
-            NotPromoted::Busy => "busy",
+            NotPromoted::Busy | NotPromoted::BackingUp => "busy",
             NotPromoted::WorseThanChance(_) => "worse_than_chance",
             NotPromoted::FewKnownUsers { .. } => "few_known_users",
             NotPromoted::NoMemory { .. } => "no_memory",
@@ -199,6 +213,7 @@ impl Service {
             tasks: Tasks::default(),
             metrics,
             asked: Asked::default(),
+            kept: Kept::default(),
             notes: Notes::default(),
             // The first model is on its way from the beginning.
             swapping: AtomicBool::new(true),
@@ -214,6 +229,7 @@ impl Service {
             threads: Mutex::default(),
             pool: rayon::ThreadPoolBuilder::new().build().map_err(failed)?,
             queue: Arc::new(Semaphore::new(QUEUE)),
+            streams: Arc::new(Semaphore::new(STREAMS)),
             started: Instant::now(),
             _lock: lock,
         });
@@ -264,7 +280,7 @@ impl Service {
     pub(crate) fn sweep(&self) {
         // Taken first: what replaces it meanwhile knows more.
         let serving = self.serving();
-        let mut free = Vec::new();
+        let mut free = self.kept.expired();
         lock(&self.replaced).retain(|serving| {
             let is_held = Arc::strong_count(serving) > 1;
             if !is_held {
@@ -320,21 +336,25 @@ impl Service {
     pub async fn compute<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Overloaded> {
-        let turn = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Overloaded)?;
+    ) -> Result<T, NotComputed> {
+        let turn = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| {
+            self.metrics.requests().shed("compute");
+            NotComputed::Overloaded
+        })?;
         let (answer, answered) = oneshot::channel();
         let service = Arc::clone(self);
         let asked = Instant::now();
         self.metrics.queued(1);
         self.pool.spawn(move || {
             service.metrics.waited(asked.elapsed());
-            // Who asked may have gone.
-            let _ = answer.send(work(&service));
+            // A panic that leaves a thread of the pool would end the process.
+            let done = catch_unwind(AssertUnwindSafe(|| work(&service)));
             service.metrics.queued(-1);
             drop(turn);
+            // Who asked may have gone.
+            let _ = answer.send(done.map_err(|_| NotComputed::Panicked));
         });
-        // Only a panic drops the other end; it was reported where it happened.
-        answered.await.map_err(|_| Overloaded)
+        answered.await.unwrap_or(Err(NotComputed::Panicked))
     }
 
     /// Stops in good order: what was folded is kept to start from, the log is closed.

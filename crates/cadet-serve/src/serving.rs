@@ -35,24 +35,13 @@ impl Serving {
         self.ask.model()
     }
 
-    /// What changes when answers may: for `ETag`.
-    pub fn tag(&self) -> String {
-        format!("\"{}-{}\"", self.version, self.folded)
-    }
-
     /// The index of a user that may be asked about: one that is known and was not forgotten.
     pub fn user(&self, id: IdRef<'_>) -> Option<u32> {
         let user = self.ask.users().find(id)?;
         (!self.hides_named(user, id)).then_some(user)
     }
 
-    /// Whether the user at an index is to be taken for unknown, because it was forgotten and the model still
-    /// has it. Lists of users leave it out.
-    pub fn hides(&self, user: u32) -> bool {
-        self.hides_named(user, self.ask.users().name(user))
-    }
-
-    /// The same for a user whose id is at hand.
+    /// Whether a user is to be taken for unknown, because it was forgotten and the model still has it.
     pub(crate) fn hides_named(&self, user: u32, id: IdRef<'_>) -> bool {
         match as_text(id, |text| self.store.forgotten(text)) {
             // A model that was trained later knows nothing from before.

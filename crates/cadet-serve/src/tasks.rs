@@ -29,7 +29,8 @@ pub struct Task {
     pub id: u64,
     /// What it does: `promote`, `rollback`, `delete_user`, `backup`.
     pub kind: &'static str,
-    /// What it does it to.
+    /// What it does it to: a model, or the folder in `backups/` once that is there. A user who is to be forgotten is
+    /// not named.
     pub subject: String,
     /// How far it is.
     pub status: Progress,
@@ -107,6 +108,11 @@ impl Tasks {
     /// A task goes on with this part of its work.
     pub fn phase(&self, id: u64, phase: &str) {
         self.change(id, |task| (task.status, task.phase) = (Progress::Running, Some(phase.to_owned())));
+    }
+
+    /// What a task does it to is known.
+    pub fn name(&self, id: u64, subject: String) {
+        self.change(id, |task| task.subject = subject);
     }
 
     /// A task has ended.

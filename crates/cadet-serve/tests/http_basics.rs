@@ -81,3 +81,30 @@ fn it_lives_at_once_and_is_ready_with_a_model() {
     world.surface.stop();
     assert_eq!(world.get("/readyz").code(), "stopping");
 }
+
+#[test]
+fn a_name_that_nobody_knows_is_said_and_cut_where_it_is_long() {
+    let world = world::start();
+    let answer = world.get("/v1/models?limt=5");
+    assert_eq!((answer.status, answer.code()), (422, "invalid".to_owned()));
+    assert_eq!(answer.json()["errors"][0]["pointer"], "query/limt");
+    let answer = world.send("POST", "/v1/rerank?lambda=0.9", &[("content-type", "application/json")], b"{}");
+    assert_eq!(answer.json()["errors"][0]["code"], "unknown_field");
+    let long = format!("{{\"{}\": 1}}", "x".repeat(4 << 20));
+    let json = [("content-type", "application/json")];
+    for target in ["/v1/rerank", "/v1/score", "/v1/exposures", "/v1/items"] {
+        let method = if target == "/v1/items" { "PUT" } else { "POST" };
+        let answer = world.send(method, target, &json, long.as_bytes());
+        assert_eq!(answer.status, 422, "{target}");
+        assert!(answer.body.len() < 4_000, "{target}: {} bytes", answer.body.len());
+    }
+}
+
+#[test]
+fn a_panic_is_an_answer_and_ends_nothing() {
+    let world = world::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let failed = runtime.block_on(world.service.compute(|_| -> u32 { panic!("on purpose") }));
+    assert_eq!(failed, Err(cadet_serve::service::NotComputed::Panicked));
+    assert_eq!(runtime.block_on(world.service.compute(|_| 7)), Ok(7));
+}

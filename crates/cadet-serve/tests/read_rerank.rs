@@ -188,4 +188,10 @@ async fn what_is_written_back_counts_once() {
     assert_eq!((&again["written"]["accepted"], &again["written"]["duplicates"]), (&json!(0), &json!(4)));
     let other = world.post_keyed("/v1/rerank", &body, "k2").await.ok();
     assert_eq!(other["written"]["accepted"], 4);
+    // What was written the first time is capped the second time, so that others take its places.
+    let capped = json!({"lists": [list(&world, 7, 0..9)], "top": 2, "max_seen": 1, "write_back": true});
+    let first = world.post_keyed("/v1/rerank", &capped, "k3").await.ok();
+    let again = world.post_keyed("/v1/rerank", &capped, "k3").await.ok();
+    assert_ne!(order(&first["lists"][0]), order(&again["lists"][0]));
+    assert_eq!((&again["written"]["accepted"], &again["written"]["duplicates"]), (&json!(0), &json!(2)));
 }

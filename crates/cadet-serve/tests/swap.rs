@@ -143,8 +143,7 @@ fn a_model_that_knows_too_few_users_is_refused() {
     service.serve(first.clone(), &grown, 0, 0);
     for user in newcomers.iter().map(|user| IdRef::Str(user)).chain((0..30).map(IdRef::Int)) {
         let serving = service.serving().unwrap();
-        let mut rows = serving.ask.score(&[(user, IdRef::Int(3))]).unwrap();
-        service.recount(&serving, &mut rows);
+        service.note(&serving, &user.to_string());
     }
     let task = begun(|| service.promote(&second, false)).unwrap();
     let task = ended(&service, task);

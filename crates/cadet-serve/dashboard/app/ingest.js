@@ -2,7 +2,7 @@
 import { useState } from '../vendor/hooks.js';
 import { ago, bytes, call, html, many, num, pct, seconds, useApi } from './lib.js';
 import { Curl, Empty, Field, Head, Panel, Share, Table, Trouble, Verdict } from './parts.js';
-import { Act } from './models.js';
+import { Act, useMayAct } from './models.js';
 import { useMetrics } from './metrics.js';
 import { Spark } from './draw.js';
 
@@ -83,12 +83,13 @@ export function Ingest() {
   const status = useApi('v1/status', 3000);
   const tasks = useApi('v1/tasks', 5000);
   const m = useMetrics();
+  const mayAct = useMayAct();
   const s = status.data;
   const rate = m.rates('cadet_exposures_total', { result: 'accepted' });
   const of = result => m.now('cadet_exposures_total', { result }) || 0;
   const streams = m.by('cadet_stream_lag');
-  return html`<${Head} title="Ingest" request="v1/status"><${Act} label="Back up" request=${{ path: 'v1/backup', method: 'POST' }} done=${tasks.again}
-      words="Copies the data folder as of now into backups/, by hard links where the disk allows it." /><//>
+  return html`<${Head} title="Ingest" request="v1/status">${mayAct && html`<${Act} label="Back up" request=${{ path: 'v1/backup', method: 'POST' }} done=${tasks.again}
+      words="Copies the data folder as of now into backups/, by hard links where the disk allows it." />`}<//>
     <${Panel} title="Is everything written?" of=${status}>${s => html`<${Health} status=${s} m=${m} />`}<//>
     <div class="grid two">
       <${Panel} title="Arrivals"><${Line} name="exposures" value=${html`${num(rate.at(-1) ?? 0, 1)}<small> /s</small>`} values=${rate} />

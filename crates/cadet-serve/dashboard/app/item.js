@@ -39,7 +39,7 @@ function Audience({ item, cut }) {
   const [n, setN] = useState(100);
   const [rate, setRate] = useState(10);
   const [among, setAmong] = useState('');
-  const [lambda, setLambda] = useState(0.5);
+  const [lambda, setLambda] = useState(0.3);
   const [long, setLong] = useState(false);
   const [failed, fail] = useState();
   const chosen = candidates(useRest(among, 500));

@@ -9,7 +9,9 @@ export function Pages({ path, values, columns, name, empty }) {
   const [cursor, go] = useState([]);
   const request = query(path, { ...values, limit: 50, cursor: cursor.at(-1) });
   const page = useApi(request);
-  return html`<${Panel} title=${name} of=${page} request=${request}>${d => html`
+  // After pages that are no longer kept the first one is asked for again.
+  const again = () => (page.error?.code === 'cursor_expired' ? go([]) : page.again());
+  return html`<${Panel} title=${name} of=${{ ...page, again }} request=${request}>${d => html`
     <${Table} name=${name} columns=${columns} rows=${d.rows} empty=${empty} />
     <p class="pages"><button type="button" disabled=${!cursor.length} onClick=${() => go(cursor.slice(0, -1))}>‹ Back</button>
       <span class="fine">page ${cursor.length + 1}${d.total ? ` of ${many(d.total, 'row')}` : ''}</span>

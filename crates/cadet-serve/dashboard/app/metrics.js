@@ -7,6 +7,7 @@ const EVERY = 3000;
 const history = [];
 const listeners = new Set();
 let timer;
+let turn = 0;
 let trouble;
 
 /** One line of the text format: name, labels, value. */
@@ -22,7 +23,8 @@ function read(text) {
   return found;
 }
 
-async function tick() {
+/** Looks now and again after a while, until nobody listens or another one has begun to. */
+async function tick(own) {
   if (!document.hidden) {
     try {
       const text = await (await fetchRaw({ path: 'metrics', accept: 'text/plain' })).text();
@@ -34,7 +36,7 @@ async function tick() {
     }
     listeners.forEach(tell => tell({}));
   }
-  timer = listeners.size ? setTimeout(tick, history.length < 2 ? 1000 : EVERY) : undefined;
+  if (own === turn) timer = setTimeout(tick, history.length < 2 ? 1000 : EVERY, own);
 }
 
 const fits = (labels, want) => Object.entries(want).every(([k, v]) => (v instanceof RegExp ? v.test(labels[k]) : labels[k] === v));
@@ -81,12 +83,12 @@ export function useMetrics() {
   const [, tell] = useState({});
   useEffect(() => {
     listeners.add(tell);
-    if (!timer) tick();
+    if (listeners.size === 1) tick(++turn);
     return () => {
       listeners.delete(tell);
       if (!listeners.size) {
         clearTimeout(timer);
-        timer = undefined;
+        turn++;
       }
     };
   }, []);

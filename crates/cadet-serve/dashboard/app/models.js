@@ -4,6 +4,12 @@ import { ago, bytes, call, html, many, moment, num, query, to, useApi } from './
 import { Chart, Curl, Empty, Head, Panel, Table, Trouble } from './parts.js';
 import { Trust, WORDS } from './overview.js';
 
+/** Whether who looks may change what answers: without keys everybody may. */
+export function useMayAct() {
+  const known = useApi('v1/session').data;
+  return !!known && (!known.keys || known.roles.includes('admin'));
+}
+
 /** Asks before it acts, acts, and follows the task to its end. */
 export function Act({ label, words, request, done, className }) {
   const dialog = useRef();
@@ -21,13 +27,13 @@ export function Act({ label, words, request, done, className }) {
     set({ running: true });
     try {
       const begun = await call(force ? { ...request, body: { force: true } } : request);
-      await follow(begun.task);
+      await follow(begun.task_id);
     } catch (error) {
       set({ error });
     }
   };
   const { task, error } = state;
-  const forceable = ['worse_than_chance', 'few_known_users'].includes(error?.code);
+  const forceable = ['worse_than_chance', 'few_known_users'].includes((error || task?.problem)?.code);
   return html`<button type="button" class=${className} onClick=${() => (set({}), dialog.current.showModal())}>${label}</button>
     <dialog ref=${dialog} aria-label=${label}>
       <h2>${label}</h2><p>${words}</p>
@@ -54,18 +60,19 @@ export function Models({ at }) {
   const other = at.get('with') || (d && chosen && d.models.find(x => x.version !== chosen.version)?.version);
   const beside = d?.models.find(x => x.version === other);
   const answers = x => x.is_current;
+  const mayAct = useMayAct();
   return html`<${Head} title="Models" request="v1/models" sub="Models never change: training makes a new one, and this page says which one answers.">
-      ${d?.models.length > 1 && html`<${Act} label="Roll back" words="The model that answered before takes over again. Requests under way end with the model they began with."
+      ${mayAct && d?.models.some(x => x.is_restorable) && html`<${Act} label="Roll back" words="The model that answered before takes over again. Requests under way end with the model they began with."
         request=${{ path: 'v1/models/rollback', body: {} }} done=${models.again} />`}<//>
     <${Panel} title="All models" of=${models}>${() => html`<${Table} name="All models" rows=${d.models.map(x => ({ ...x, key: x.version }))} mark=${x => x.version === chosen?.version}
-      empty="There is no model. Train one with cadet train --data-dir DIR." columns=${[
+      empty="There is no model. Train one with cadet train LOG --into DIR." columns=${[
         { name: 'model', class: 'name', of: x => html`<a href=${to('models', { id: x.version })}>${x.version}</a>${answers(x) ? html` <span class="tag">answers</span>` : ''}` },
         { name: 'verdict', of: x => html`<span class=${`dot ${x.verdict?.colour || 'none'}`}></span>${WORDS[x.verdict?.colour || 'none']}` },
         { name: 'made', number: true, of: x => html`<span title=${moment(x.created)}>${ago(x.created)}</span>` },
         ...figures,
-        { name: '', of: x => (answers(x) ? '' : html`<${Act} label="Promote" className="small" done=${models.again} request=${{ path: `v1/models/${x.version}/promote`, body: {} }}
+        { name: '', of: x => (answers(x) || !mayAct ? '' : html`<${Act} label="Promote" className="small" done=${models.again} request=${{ path: `v1/models/${x.version}/promote`, body: {} }}
           words=${`${x.version} is loaded, checked and brought up to date beside the one that answers; then it takes over. If anything is wrong the old one stays.`} />`) }]} />`}<//>
-    ${chosen && html`<${Panel} title=${chosen.version} tools=${html`<a href=${`v1/models/${chosen.version}/report`} target="_blank" rel="noopener">whole report ↗</a>`}
+    ${chosen && html`<${Panel} title=${chosen.version} tools=${chosen.has_report && html`<a href=${`v1/models/${chosen.version}/report`} target="_blank" rel="noopener">whole report ↗</a>`}
         request=${`v1/models/${chosen.version}`}><${Trust} model=${chosen} /><//>
       <div class="grid two">
         <${Panel} title="Is σ(familiarity) a probability?" note="on the line it is"><${Chart} path=${`dashboard/svg/models/${chosen.version}/calibration`} label="Calibration" /><//>

@@ -88,7 +88,7 @@ export function Overview() {
     <${Panel} title="Can I trust it?" of=${models}>${d => {
       const current = d.models.find(x => x.is_current);
       return current ? html`<${Trust} model=${current} />` : html`<${Empty}>No model answers yet. Train one with
-        <code>cadet train --data-dir DIR</code>, then promote it on the <a href="#/models">models page</a>.<//>`;
+        <code>cadet train LOG --into DIR</code>, then promote it on the <a href="#/models">models page</a>.<//>`;
     }}<//>
     ${m.error ? html`<${Panel} title="Traffic" of=${m} />` : html`<div class="grid four" aria-live="off">
       <${Answers} m=${m} /><${Arrivals} m=${m} /><${Shown} m=${m} /><${Drift} m=${m} /></div>`}

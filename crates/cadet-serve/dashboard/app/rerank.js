@@ -79,7 +79,7 @@ export function Rerank({ at }) {
           <${Field} label=${`λ = ${num(lambda, 2)}`} hint="0 keeps the order, 1 asks for freshness alone">
             <input type="range" min="0" max="1" step="0.05" value=${lambda} onInput=${e => move(+e.target.value)} /><//>
           <${Choice} name="method" label="Method" value=${method} onPick=${setMethod} options=${METHODS} />
-          <div class="bar"><${Field} label="seen at most"><input type="number" min="0" value=${cap} onInput=${e => setCap(e.target.value)} placeholder="any" /><//>
+          <div class="bar"><${Field} label="seen at most"><input type="number" min="1" value=${cap} onInput=${e => setCap(e.target.value)} placeholder="any" /><//>
             <${Field} label="keep the top"><input type="number" min="1" value=${top} onInput=${e => setTop(e.target.value)} placeholder="all" /><//></div>
         </form>
       <//>

@@ -22,8 +22,11 @@ pub type Points = Arc<Vec<(f64, f64)>>;
 /// The points of two models. Loading a model takes a while, so what was asked last is remembered.
 pub fn points(app: &Service, names: [&str; 2]) -> Result<Points, Problem> {
     static LAST: Mutex<Option<([String; 2], Points)>> = Mutex::new(None);
-    // Held while models load: who asks meanwhile waits, and memory holds one more model, not many.
-    let mut last = LAST.lock().unwrap_or_else(|e| e.into_inner());
+    // Held while models load: memory holds one more model, not many.
+    let Ok(mut last) = LAST.try_lock() else {
+        let detail = "two other models are being compared: try again in a moment";
+        return Err(Problem::new(Code::Overloaded, detail));
+    };
     if let Some((of, points)) = last.as_ref()
         && *of == names.map(str::to_owned)
     {
@@ -44,6 +47,7 @@ fn load(app: &Service, name: &str) -> Result<Model, Problem> {
     if !Registry::is_name(name) || !path.is_dir() {
         return Err(Problem::new(Code::UnknownModel, format!("there is no model {name:?}")));
     }
+    app.check_memory(name)?;
     cadet::store::load(&path).map_err(|e| {
         // What it says has paths in it, which are nobody's business but the log's.
         tracing::error!(error = %e, model = name, "a model could not be loaded");

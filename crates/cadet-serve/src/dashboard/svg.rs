@@ -13,7 +13,7 @@ use cadet_plot::{
 use serde::Deserialize;
 
 use super::{compare as both, map};
-use crate::http::{App, Code, Problem};
+use crate::http::{App, Code, Problem, known};
 use crate::registry::Registry;
 use crate::service::Service;
 
@@ -56,8 +56,10 @@ pub async fn items(State(app): State<App>, size: Asked) -> Result<Response, Prob
     let svg = app.compute(move |app: &Service| {
         let serving = app.serving().ok_or_else(loading)?;
         let model = serving.model();
-        let named = |item: TaskId| model.title(item).filter(|title| !title.is_empty()).map(str::to_owned);
-        let title = |item: TaskId| named(item).unwrap_or_else(|| model.items().name(item.0).to_string());
+        let title = |item: TaskId| {
+            let id = model.items().name(item.0);
+            known::title(app, model, id).map_or_else(|| id.to_string(), String::from)
+        };
         Ok::<_, Problem>(map::of_items(&serving.ask, title, size.by(0.5, 320.0, 560.0)).svg())
     });
     Ok(drawn(svg.await??))
@@ -96,8 +98,9 @@ pub async fn compare(
     State(app): State<App>,
     axum::extract::Query(Pair { a, b, w }): axum::extract::Query<Pair>,
 ) -> Result<Response, Problem> {
-    let svg = app.compute(move |app: &Service| {
-        let points = both::points(app, [&a, &b])?;
+    // Loading a model takes a while, and is not to keep questions waiting.
+    let svg = tokio::task::spawn_blocking(move || {
+        let points = both::points(&app, [&a, &b])?;
         let annotation =
             if points.is_empty() { String::new() } else { format!("r = {:.3}", correlation(&points)) };
         let chart = Scatter {
@@ -111,7 +114,8 @@ pub async fn compare(
         };
         Ok::<_, Problem>(chart.svg())
     });
-    Ok(drawn(svg.await??))
+    let svg = svg.await.map_err(|e| Problem::new(Code::Internal, e.to_string()))?;
+    Ok(drawn(svg?))
 }
 
 fn correlation(points: &[(f64, f64)]) -> f64 {

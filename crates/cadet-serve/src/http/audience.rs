@@ -16,18 +16,17 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
+use super::cursor::{self, Paged};
 use super::derived::Derived;
+use super::known;
 use super::listing::MOST_STREAMED;
 use super::members::{Filter, Members, WireMember};
 use super::problem::Problem;
-use super::table::{self, Format, Pieces};
+use super::stream::{self, Next};
+use super::table::{self, Format};
 use super::wire::{Id, List, MOST_ROWS, Name, Span};
-use super::{cursor, known};
 use crate::service::Service;
 use crate::serving::Serving;
-
-/// Rows of a piece of an answer that is written while it is sent.
-const PIECE: usize = 512;
 
 /// A user to choose among.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -182,7 +181,7 @@ pub async fn audience(
 ) -> Result<Response, Problem> {
     let n = request.number(format)?;
     let lambda = request.lambda()?;
-    let serving = known::serving(&app)?;
+    let serving = cursor::serving(&app, request.cursor.as_deref(), "/cursor")?;
     let (body, derived) = {
         let (own, serving) = (Arc::clone(&app), Arc::clone(&serving));
         app.compute(move |_: &Service| {
@@ -204,8 +203,9 @@ fn answer(
     request: &AudienceRequest,
     (n, lambda): (usize, Option<f32>),
 ) -> Result<Answer, Problem> {
-    let item = known::find_item(derived, serving, request.item_id.as_ref())?;
-    let start = cursor::read(serving, request, request.cursor.as_deref(), "/cursor")?;
+    let item = known::find_item(app, serving, request.item_id.as_ref())?;
+    let paged = Paged { app, serving, question: request, pointer: "/cursor" };
+    let start = paged.start(request.cursor.as_deref())?;
     let counts = derived.counts(serving);
     let items_seen = |u: &u32| counts.users.get(*u as usize).map_or(0, |user| u64::from(user.items));
     let min = request.min_exposures.unwrap_or(5);
@@ -221,7 +221,15 @@ fn answer(
     members.skip(start.map_or(0, |[at, _]| usize::try_from(at).unwrap_or(usize::MAX)));
     if format != Format::Json {
         members.prepare(n);
-        return Ok(Answer::new(pieces(members, format, n)));
+        let mut left = n;
+        return stream::rows::<WireMember<'_>>(app, format, move |out| {
+            if left == 0 {
+                return Next::End;
+            }
+            let next = members.look(|member| table::row(out, format, &member));
+            left -= usize::from(next == Next::Row);
+            next
+        });
     }
     let model = serving.model();
     let name = model.items().name(item.0);
@@ -240,16 +248,21 @@ fn answer(
     out.pop();
     out.extend_from_slice(b",\"rows\":");
     out.push(b'[');
-    for i in 0..n {
-        let Some(member) = members.next_member() else { break };
-        if i > 0 {
-            out.push(b',');
+    let mut is_first = true;
+    for _ in 0..n {
+        let written = members.next_row(|member| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            table::row(&mut out, format, &member);
+        });
+        if !written {
+            break;
         }
-        table::row(&mut out, format, &member);
     }
     out.extend_from_slice(b"],\"next\":");
     let at = members.at();
-    let next = members.next_member().is_some().then(|| cursor::write(serving, request, [at as u64, 0]));
+    let next = members.next_row(|_| ()).then(|| paged.next([at as u64, 0]));
     table::json(&mut out, &next);
     out.push(b'}');
     Ok(out.into())
@@ -276,26 +289,6 @@ fn candidates(serving: &Serving, request: &AudienceRequest) -> Result<Candidates
         }
     }
     Ok((users, relevance, unknown))
-}
-
-/// The rows, written as they are sent.
-fn pieces(members: Members, format: Format, n: usize) -> Pieces<impl FnMut() -> Option<Vec<u8>> + Unpin> {
-    let (mut members, mut left, mut is_first) = (members, n, true);
-    Pieces(move || {
-        let mut out = Vec::with_capacity(PIECE * 128);
-        if std::mem::take(&mut is_first) {
-            table::header::<WireMember<'_>>(&mut out, format);
-        }
-        for _ in 0..PIECE.min(left) {
-            let Some(member) = members.next_member() else {
-                left = 0;
-                break;
-            };
-            left -= 1;
-            table::row(&mut out, format, &member);
-        }
-        (!out.is_empty()).then_some(out)
-    })
 }
 
 /// The item and from which end.

@@ -41,7 +41,7 @@ pub async fn whole(request: Request) -> Result<Bytes, Problem> {
 /// Where a body that could not be read is wrong: read again, for the pointer.
 pub(super) fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
-        return Problem::new(Code::NotJson, format!("the body is no JSON: {error}"));
+        return Problem::new(Code::NotJson, format!("the body is not JSON: {error}"));
     }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let found = serde_path_to_error::deserialize::<_, T>(&mut reader);
@@ -49,7 +49,7 @@ pub(super) fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error
         e.path().iter().fold(String::new(), |at, segment| match segment {
             serde_path_to_error::Segment::Seq { index } => format!("{at}/{index}"),
             serde_path_to_error::Segment::Map { key } => {
-                format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
+                format!("{at}/{}", escaped(key))
             }
             _ => at,
         })
@@ -57,25 +57,51 @@ pub(super) fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error
     fault(pointer, &error.to_string())
 }
 
+/// What is told of a request is this long at the most, in characters: a name of megabytes is not sent back.
+const LONGEST_SAID: usize = 400;
+/// Names longer than this are cut before they are compared with those that there are.
+const LONGEST_NAME: usize = 64;
+
+/// The beginning of a text that may be long.
+pub fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A name as it stands in a JSON pointer.
+pub fn escaped(name: &str) -> String {
+    short(name, LONGEST_NAME).replace('~', "~0").replace('/', "~1")
+}
+
+/// That there is no such name, with the one that comes nearest.
+pub fn unknown_name<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    let name = short(name, LONGEST_NAME);
+    let known = known.map(|known| (strsim::jaro_winkler(known, &name), known));
+    let nearest = known.max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = nearest.map_or(String::new(), |(_, nearest)| format!(": did you mean `{nearest}`?"));
+    format!("there is no {what} `{name}`{hint}")
+}
+
 /// What serde says of a place, in words: an unknown field with the name that comes nearest.
 fn fault(mut pointer: String, said: &str) -> Problem {
     // Where in the text it is helps no one who has a pointer.
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
-    let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let unknown = said.strip_prefix("unknown field `").and_then(|rest| rest.rsplit_once("`, expected "));
     let (code, detail) = match unknown {
         Some((name, known)) => {
-            if !pointer.ends_with(&format!("/{name}")) {
-                pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
+            let part = format!("/{}", escaped(name));
+            if !pointer.ends_with(&part) {
+                pointer.push_str(&part);
             }
-            let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-            let nearness = |known: &str| strsim::jaro_winkler(known, name);
-            let nearest = known.iter().max_by(|a, b| nearness(a).total_cmp(&nearness(b)));
-            let hint = nearest.map_or(String::new(), |nearest| format!(": did you mean `{nearest}`?"));
-            ("unknown_field", format!("there is no field `{name}`{hint}"))
+            let known = known.split('`').skip(1).step_by(2);
+            ("unknown_field", unknown_name("field", name, known))
         }
         None if said.starts_with("missing field") => ("missing_field", said.to_owned()),
-        None => ("invalid", said.to_owned()),
+        None => ("invalid", short(said, LONGEST_SAID)),
     };
+    let pointer = short(&pointer, LONGEST_SAID);
     let mut problem = Problem::invalid(pointer, detail);
     problem.errors.iter_mut().for_each(|fault| fault.code = code.to_owned());
     problem
@@ -97,7 +123,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
                 // The name of a parameter comes before what is wrong with it.
                 match said.split_once(": ") {
                     Some((name, said)) if !name.contains(' ') => Err(fault(format!("query/{name}"), said)),
-                    _ => Err(fault("query".to_owned(), said)),
+                    _ => {
+                        // Of one that is missing or there twice the name stands in the text.
+                        let named = said.split_once("field `").filter(|(what, _)| what.len() < 16);
+                        let named = named.and_then(|(_, rest)| rest.split('`').next());
+                        let pointer = named.map_or("query".to_owned(), |name| format!("query/{name}"));
+                        Err(fault(pointer, said))
+                    }
                 }
             }
         }

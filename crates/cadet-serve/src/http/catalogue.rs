@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::body::{Body, Params};
-use super::exposures::{submit, too_many};
+use super::body::{Body, Params, escaped, unknown_name};
+use super::exposures::submit;
 use super::problem::{Code, Fault, Problem};
-use super::wire::{Id, MOST_ROWS};
+use super::wire::{Id, MOST_ROWS, too_many};
 use crate::state::{Entry, Feature, Title};
 
 /// Titles and links are this long at the most, in bytes.
@@ -69,7 +69,7 @@ pub async fn put_items(
 ) -> Result<Json<Written>, Problem> {
     let written = request.items.len();
     if written > MOST_ROWS {
-        return Err(too_many(written));
+        return Err(too_many("/items", written));
     }
     let mut faults = Vec::new();
     for (row, item) in request.items.iter().enumerate() {
@@ -127,7 +127,7 @@ pub async fn put_users(
 ) -> Result<Json<Written>, Problem> {
     let written = request.users.len();
     if written > MOST_ROWS {
-        return Err(too_many(written));
+        return Err(too_many("/users", written));
     }
     let serving = app.serving().ok_or_else(|| Problem::new(Code::Loading, "no model is loaded yet"))?;
     let data = &serving.model().manifest().data;
@@ -142,8 +142,7 @@ pub async fn put_users(
         match values(&user, names) {
             Ok(values) => features.push(Feature { names: described, user: user.user_id.0, values }),
             Err((name, why)) => {
-                let name = name.replace('~', "~0").replace('/', "~1");
-                faults.push(fault(format!("/users/{row}/features/{name}"), why));
+                faults.push(fault(format!("/users/{row}/features/{}", escaped(&name)), why));
             }
         }
     }
@@ -154,10 +153,8 @@ pub async fn put_users(
 /// The features of a user in the model's order, or the first that is wrong.
 fn values(user: &UserFeatures, names: &[String]) -> Result<Box<[f32]>, (String, String)> {
     if let Some(unknown) = user.features.keys().find(|name| !names.contains(name)) {
-        let nearness = |name: &&String| strsim::jaro_winkler(name, unknown);
-        let nearest = names.iter().max_by(|a, b| nearness(a).total_cmp(&nearness(b)));
-        let nearest = nearest.map_or("", String::as_str);
-        return Err((unknown.clone(), format!("the model has no such feature: did you mean {nearest:?}?")));
+        let detail = unknown_name("feature", unknown, names.iter().map(String::as_str));
+        return Err((unknown.clone(), detail));
     }
     let value = |name: &String| match user.features.get(name) {
         Some(value) if value.is_finite() => Ok(*value),

@@ -103,15 +103,19 @@ impl Derived {
         if let Some(own) = own.as_ref().filter(|d| fresh_titles(d)) {
             return Arc::clone(own);
         }
+        // One at a time makes indices anew; whoever comes meanwhile takes those of before.
+        static MAKING: Mutex<()> = Mutex::new(());
+        let making = MAKING.try_lock();
         let model = serving.model();
         let before = before.filter(|d| d.users.fits(model.users()) && d.items.0.fits(model.items()));
+        let is_made = making.is_err() && before.is_some();
         let few_missing = |names: &Names, count: usize| {
             let missing = count - names.len();
-            missing < LEAST_MISSING.max(names.len() / 8)
+            is_made || missing < LEAST_MISSING.max(names.len() / 8)
         };
         let users = before.as_ref().map(|d| &d.users).filter(|names| few_missing(names, model.users().len()));
         let users = users.cloned().unwrap_or_else(|| Arc::new(Names::new(model.users(), Vec::new())));
-        let items = before.as_ref().filter(|d| fresh_titles(d)).map(|d| &d.items);
+        let items = before.as_ref().filter(|d| is_made || fresh_titles(d)).map(|d| &d.items);
         let items = items.filter(|(names, _)| few_missing(names, model.items().len())).cloned();
         let made = Arc::new(Self {
             serving: Arc::downgrade(serving),

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::derived::Derived;
+use super::body::Params;
 use super::known;
 use super::problem::Problem;
-use super::query::Query;
 use super::table::{self, Format};
 use super::wire::{Id, Name};
 use crate::service::Service;
@@ -133,7 +132,10 @@ pub struct NearItem<'a> {
         (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
-pub async fn explain(State(app): State<App>, Query(query): Query<ExplainQuery>) -> Result<Response, Problem> {
+pub async fn explain(
+    State(app): State<App>,
+    Params(query): Params<ExplainQuery>,
+) -> Result<Response, Problem> {
     let n = query.n.unwrap_or(10);
     if n > MOST {
         return Err(Problem::invalid("query/n", format!("must be 0 to {MOST}, found {n}")));
@@ -147,9 +149,8 @@ pub async fn explain(State(app): State<App>, Query(query): Query<ExplainQuery>) 
 }
 
 fn body(app: &Service, serving: &Arc<Serving>, query: &ExplainQuery, n: usize) -> Result<Vec<u8>, Problem> {
-    let derived = Derived::of(app, serving);
-    known::find_user(&derived, serving, &query.user_id.0)?;
-    known::find_item(&derived, serving, query.item_id.as_ref())?;
+    known::find_user(app, serving, &query.user_id.0)?;
+    known::find_item(app, serving, query.item_id.as_ref())?;
     let asked = serving.ask.explain(query.user_id.as_ref(), query.item_id.as_ref(), n);
     let mut found = asked.map_err(known::problem)?;
     app.recount(serving, std::slice::from_mut(&mut found.row));

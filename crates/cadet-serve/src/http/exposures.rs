@@ -16,7 +16,7 @@ use super::body::{Params, whole};
 use super::incoming::kind;
 use super::problem::{Code, Fault, Problem};
 use super::rows::{self, Event};
-use super::wire::{LONGEST_ID, MOST_ROWS};
+use super::wire::{LONGEST_ID, MOST_ROWS, too_many};
 use crate::service::Service;
 use crate::state::{Entry, Receipt, Refusal, Shown};
 
@@ -139,7 +139,8 @@ pub async fn submit(app: &Service, entry: Entry) -> Result<Receipt, Problem> {
     receipt.await.map_err(|_| refused(Refusal::Stopping))?.map_err(refused)
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+/// What makes a repeated request count once.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let is_key = (1..=256).contains(&key.len());
     match key.to_str() {
@@ -162,14 +163,9 @@ fn read(kind: &str, bytes: Bytes, is_partial: bool) -> Result<Vec<rows::Read>, P
         }
     };
     if rows.len() > MOST_ROWS {
-        return Err(too_many(rows.len()));
+        return Err(too_many(if kind == "application/json" { "/exposures" } else { "" }, rows.len()));
     }
     Ok(rows)
-}
-
-/// More rows than a request may have.
-pub fn too_many(found: usize) -> Problem {
-    Problem::new(Code::TooManyRows, format!("a request has {MOST_ROWS} rows at the most, found {found}"))
 }
 
 /// Rows as the log has them, and what is wrong with the others.

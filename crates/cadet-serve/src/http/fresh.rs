@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
+use axum::body::Body as Answer;
 use axum::extract::State;
 use axum::response::Response;
+use cadet::IdRef;
 use cadet::ask::decide::Rule;
-use cadet::ask::{Flagged, Fresh};
+use cadet::ask::{Flagged, Fresh, Row, Status};
 use cadet::judge::calibrate::Basis;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
-use super::derived::Derived;
 use super::known;
 use super::listing::MOST_STREAMED;
 use super::problem::Problem;
+use super::stream::{self, Next};
 use super::table::{self, Format, Line, Record};
 use super::wire::{Id, MOST_ROWS, Name};
 use crate::service::Service;
@@ -116,7 +118,8 @@ struct Head<'a> {
 /// Why nobody is flagged.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct WhyNone {
-    /// `nobody_tested`, `few_members` (no p-value can be so small), `weak_evidence` or `little_signal`.
+    /// `nobody_tested`, `few_members` (no p-value can be so small), `weak_evidence`, `little_signal`, or
+    /// `all_seen` (those who are flagged have seen the item meanwhile).
     reason: &'static str,
     /// For people, with the lowest rate that flags a user.
     detail: String,
@@ -164,29 +167,50 @@ pub async fn fresh(
     }
     let serving = known::serving(&app)?;
     let body = {
-        let serving = Arc::clone(&serving);
-        app.compute(move |app: &Service| body(app, &serving, format, &request, (rule, n))).await??
+        let (own, serving) = (Arc::clone(&app), Arc::clone(&serving));
+        app.compute(move |_: &Service| body(&own, &serving, format, &request, (rule, n))).await??
     };
     Ok(table::answer(&serving, format, body))
 }
 
 fn body(
-    app: &Service,
+    app: &App,
     serving: &Arc<Serving>,
     format: Format,
     request: &FreshRequest,
     (rule, n): (Rule, usize),
-) -> Result<Vec<u8>, Problem> {
+) -> Result<Answer, Problem> {
     let model = serving.model();
-    known::find_item(&Derived::of(app, serving), serving, request.item_id.as_ref())?;
+    known::find_item(app, serving, request.item_id.as_ref())?;
     let asked = serving.ask.fresh(request.item_id.as_ref(), rule, request.exclude_seen);
     let mut found = asked.map_err(known::problem)?;
+    let why_none = why_none(&found, rule);
+    let flagged = found.users.len();
     // Fewer of the flagged, whoever they are, keep the promise of the rule.
     found.users.retain_mut(|user| {
         app.recount(serving, std::slice::from_mut(&mut user.row));
         let is_gone = serving.user(user.row.user).is_none();
         !(is_gone || request.exclude_seen && user.row.times_seen > 0)
     });
+    app.metrics().listed("fresh", Status::Ok, found.users.len().min(n) as u64);
+    if format != Format::Json {
+        let own = Arc::clone(serving);
+        // Names are the model's, which the stream holds: by their indices.
+        let nobody = IdRef::Int(0);
+        let unnamed = |f: &Flagged<'_>| -> Option<(u32, Flagged<'static>)> {
+            let Row { verdict, times_seen, last_seen, status, .. } = f.row;
+            let row = Row { user: nobody, item: nobody, verdict, times_seen, last_seen, status };
+            Some((own.ask.users().find(f.row.user)?, Flagged { row, adjusted_p: f.adjusted_p }))
+        };
+        let rows: Vec<(u32, Flagged<'static>)> = found.users.iter().take(n).filter_map(unnamed).collect();
+        let mut rows = rows.into_iter();
+        return stream::rows::<FlaggedRow<'_>>(app, format, move |out| {
+            let Some((user, flagged)) = rows.next() else { return Next::End };
+            let row = FlaggedRow { user_id: Name(own.ask.users().name(user)), ..FlaggedRow::from(&flagged) };
+            table::row(out, format, &row);
+            Next::Row
+        });
+    }
     let p_value = |user: &Flagged<'_>| user.row.verdict.map(|v| v.p_value);
     let head = Head {
         model: &serving.version,
@@ -199,9 +223,16 @@ fn body(
         members: found.members,
         smallest_p_value: found.smallest_p_value,
         first_rate: found.first_rate,
-        why_none: why_none(&found, rule),
+        why_none: why_none.or_else(|| all_seen(flagged, found.users.len())),
     };
-    Ok(table::whole_as("flagged", format, &head, found.users.iter().take(n).map(FlaggedRow::from)))
+    let rows = found.users.iter().take(n).map(FlaggedRow::from);
+    Ok(table::whole_as("flagged", Format::Json, &head, rows).into())
+}
+
+/// That users were flagged, and all of them are left out.
+fn all_seen(flagged: usize, left: usize) -> Option<WhyNone> {
+    let detail = || format!("all {flagged} users that this rule flags have seen the item meanwhile");
+    (flagged > 0 && left == 0).then(|| WhyNone { reason: "all_seen", detail: detail() })
 }
 
 /// Why nobody is flagged, and which rate would flag the first user.

@@ -113,7 +113,7 @@ fn unpack(bytes: &[u8], budget: &Budget) -> Result<Bytes, Problem> {
     let (mut all, mut piece) = (Vec::new(), [0; 16 << 10]);
     loop {
         let n = reader.read(&mut piece).map_err(|e| {
-            Problem::new(Code::NotJson, format!("the body is no gzip, though content-encoding says so: {e}"))
+            Problem::new(Code::NotJson, format!("the body is not gzip, though content-encoding says so: {e}"))
         })?;
         if n == 0 {
             return Ok(all.into());

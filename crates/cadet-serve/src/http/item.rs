@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::derived::Derived;
+use super::body::Params;
 use super::known;
 use super::problem::Problem;
-use super::query::Query;
 use super::table::{self, Format};
 use super::wire::{Id, Name};
 use crate::service::Service;
@@ -135,7 +134,7 @@ pub struct Day {
         (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
-pub async fn item(State(app): State<App>, Query(query): Query<ItemQuery>) -> Result<Response, Problem> {
+pub async fn item(State(app): State<App>, Params(query): Params<ItemQuery>) -> Result<Response, Problem> {
     let serving = known::serving(&app)?;
     let body = {
         let serving = Arc::clone(&serving);
@@ -146,8 +145,7 @@ pub async fn item(State(app): State<App>, Query(query): Query<ItemQuery>) -> Res
 
 fn body(app: &Service, serving: &Arc<Serving>, id: &Id) -> Result<Vec<u8>, Problem> {
     let model = serving.model();
-    let derived = Derived::of(app, serving);
-    let item = known::find_item(&derived, serving, id.as_ref())?;
+    let item = known::find_item(app, serving, id.as_ref())?;
     let name = model.items().name(item.0);
     let users = model.seen().audience_size(item);
     let (mut exposures, mut last) = (0, 0);

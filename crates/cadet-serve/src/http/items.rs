@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use cadet::TaskId;
@@ -10,13 +11,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+use super::body::Params;
+use super::cursor::{self, Paged};
 use super::derived::{Counts, Derived};
 use super::item::{fresh_share, saturation};
 use super::known;
 use super::listing::{self, Direction, Page};
 use super::names::small;
 use super::problem::Problem;
-use super::query::Query;
+use super::stream::{self, Next};
 use super::table::{self, Format, Line, Record};
 use super::wire::Name;
 use crate::service::Service;
@@ -124,24 +127,24 @@ pub(super) struct Head<'a> {
 pub async fn items(
     State(app): State<App>,
     format: Format,
-    Query(query): Query<ItemsQuery>,
+    Params(query): Params<ItemsQuery>,
 ) -> Result<Response, Problem> {
     let limit = listing::limit(query.limit, 100, format)?;
-    let serving = known::serving(&app)?;
+    let serving = cursor::serving(&app, query.cursor.as_deref(), "query/cursor")?;
     let body = {
-        let serving = Arc::clone(&serving);
-        app.compute(move |app: &Service| body(app, &serving, format, &query, limit)).await??
+        let (own, serving) = (Arc::clone(&app), Arc::clone(&serving));
+        app.compute(move |_: &Service| body(&own, &serving, format, &query, limit)).await??
     };
     Ok(table::answer(&serving, format, body))
 }
 
 fn body(
-    app: &Service,
+    app: &App,
     serving: &Arc<Serving>,
     format: Format,
     query: &ItemsQuery,
     limit: usize,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<Body, Problem> {
     let model = serving.model();
     let derived = Derived::of(app, serving);
     let counts = derived.counts(serving);
@@ -154,13 +157,23 @@ fn body(
         listing::union(names.by_id(model.items(), &query.prefix), by_title, |a, b| name(a).cmp(&name(b)))
     };
     let total = found.len();
-    let Page { rows, next } = page(serving, counts, found, query, limit)?;
+    let Page { rows, next } = page(app, serving, counts, found, query, limit)?;
+    if format != Format::Json {
+        let (own, serving, derived) = (Arc::clone(app), Arc::clone(serving), Arc::clone(&derived));
+        let mut rows = rows.into_iter();
+        return stream::rows::<ItemRow<'_>>(app, format, move |out| {
+            let Some(i) = rows.next() else { return Next::End };
+            table::row(out, format, &ItemRow::of(&own, &serving, derived.counts(&serving), i));
+            Next::Row
+        });
+    }
     let head = Head { model: &serving.version, total, next };
-    Ok(table::whole(format, &head, rows.iter().map(|i| ItemRow::of(app, serving, counts, *i))))
+    Ok(table::whole(Format::Json, &head, rows.iter().map(|i| ItemRow::of(app, serving, counts, *i))).into())
 }
 
 fn page(
-    serving: &Serving,
+    app: &Service,
+    serving: &Arc<Serving>,
     counts: &Counts,
     found: Vec<u32>,
     query: &ItemsQuery,
@@ -171,7 +184,7 @@ fn page(
     let usual = if sort == ItemSort::Id { Direction::Asc } else { Direction::Desc };
     let direction = query.order.unwrap_or(usual);
     let question = ("items", &query.prefix, sort, direction);
-    let of = (serving, &question);
+    let of = &Paged { app, serving, question: &question, pointer: "query/cursor" };
     let way = (direction, limit, query.cursor.as_deref());
     let users = |i: u32| model.seen().audience_size(TaskId(i)) as u64;
     let exposures = |i: u32| counts.items[i as usize].0;

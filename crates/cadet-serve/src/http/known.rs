@@ -11,12 +11,21 @@ use cadet::{Error, IdRef, TaskId};
 
 use super::derived::Derived;
 use super::problem::{Code, Problem};
+use crate::condition::Phase;
 use crate::service::Service;
 use crate::serving::Serving;
 
 /// The model that answers.
 pub fn serving(app: &Service) -> Result<Arc<Serving>, Problem> {
-    app.serving().ok_or_else(|| Problem::new(Code::Loading, "no model is loaded yet: try again in a moment"))
+    app.serving().ok_or_else(|| {
+        let loading = app.loading();
+        let detail = match loading.phase {
+            Phase::NoModel => "there is no model in the data folder yet: /readyz says how to make one",
+            Phase::Failed => "the model could not be loaded: the log of the service says why",
+            _ => "no model is loaded yet: try again in a moment",
+        };
+        Problem::new(Code::Loading, detail)
+    })
 }
 
 /// What an item is called: as it was last sent, or as the model has it.
@@ -38,17 +47,17 @@ pub fn link(app: &Service, item: IdRef<'_>) -> Option<String> {
 }
 
 /// The index of an item, or the names that come near.
-pub fn find_item(derived: &Derived, serving: &Serving, id: IdRef<'_>) -> Result<TaskId, Problem> {
+pub fn find_item(app: &Service, serving: &Arc<Serving>, id: IdRef<'_>) -> Result<TaskId, Problem> {
     serving.model().items().get(id).map(TaskId).ok_or_else(|| {
-        let nearest = derived.items().nearest(serving.model().items(), &id.to_string());
+        let nearest = Derived::of(app, serving).items().nearest(serving.model().items(), &id.to_string());
         Problem { nearest, ..refusal(Status::UnknownItem, &id.to_string()) }
     })
 }
 
 /// The index of a user, or the names that come near.
-pub fn find_user(derived: &Derived, serving: &Serving, id: &str) -> Result<u32, Problem> {
+pub fn find_user(app: &Service, serving: &Arc<Serving>, id: &str) -> Result<u32, Problem> {
     serving.user(IdRef::from_text(id)).ok_or_else(|| {
-        let mut nearest = derived.users().nearest(serving.model().users(), id);
+        let mut nearest = Derived::of(app, serving).users().nearest(serving.model().users(), id);
         // Not those who were forgotten.
         nearest.retain(|name| serving.user(IdRef::from_text(name)).is_some());
         Problem { nearest, ..refusal(Status::UnknownUser, id) }

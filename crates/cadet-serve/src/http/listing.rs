@@ -3,10 +3,9 @@
 use std::cmp::Ordering;
 use std::hash::Hash;
 
-use super::cursor;
+use super::cursor::Paged;
 use super::problem::Problem;
 use super::table::Format;
-use crate::serving::Serving;
 
 /// Rows of a page at the most.
 pub const MOST: usize = 1_000;
@@ -44,7 +43,7 @@ pub struct Page {
 /// The first of some indices by a figure, from a cursor on; equals in order of their indices. What has no
 /// figure comes last.
 pub fn by_figure(
-    (serving, question): (&Serving, &impl Hash),
+    of: &Paged<'_, impl Hash>,
     mut found: Vec<u32>,
     figure: impl Fn(u32) -> Option<f64>,
     (direction, limit, cursor): (Direction, usize, Option<&str>),
@@ -57,7 +56,7 @@ pub fn by_figure(
         let ascending = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
         (if direction == Direction::Asc { ascending } else { !ascending }, i)
     };
-    if let Some([bits, index]) = cursor::read(serving, question, cursor, "query/cursor")? {
+    if let Some([bits, index]) = of.start(cursor)? {
         found.retain(|i| key(*i) > (bits, u32::try_from(index).unwrap_or(u32::MAX)));
     }
     let is_last = found.len() <= limit;
@@ -68,24 +67,24 @@ pub fn by_figure(
     found.sort_unstable_by_key(|i| key(*i));
     let next = found.last().filter(|_| !is_last).map(|last| {
         let (bits, index) = key(*last);
-        cursor::write(serving, question, [bits, u64::from(index)])
+        of.next([bits, u64::from(index)])
     });
     Ok(Page { rows: found, next })
 }
 
 /// A page of indices that are in order of their names.
 pub fn by_name(
-    (serving, question): (&Serving, &impl Hash),
+    of: &Paged<'_, impl Hash>,
     mut found: Vec<u32>,
     (direction, limit, cursor): (Direction, usize, Option<&str>),
 ) -> Result<Page, Problem> {
     if direction == Direction::Desc {
         found.reverse();
     }
-    let start = cursor::read(serving, question, cursor, "query/cursor")?.map_or(0, |[start, _]| start);
+    let start = of.start(cursor)?.map_or(0, |[start, _]| start);
     let start = usize::try_from(start).unwrap_or(usize::MAX).min(found.len());
     let end = start.saturating_add(limit).min(found.len());
-    let next = (end < found.len()).then(|| cursor::write(serving, question, [end as u64, 0]));
+    let next = (end < found.len()).then(|| of.next([end as u64, 0]));
     Ok(Page { rows: found[start..end].to_vec(), next })
 }
 

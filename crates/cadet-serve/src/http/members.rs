@@ -15,6 +15,7 @@ use super::audience::Which;
 use super::derived::Derived;
 use super::known::problem;
 use super::problem::Problem;
+use super::stream::Next;
 use super::table::{Line, Record};
 use super::wire::Name;
 use crate::serving::Serving;
@@ -136,29 +137,40 @@ impl Members {
         }
     }
 
-    /// The next one.
-    pub fn next_member(&mut self) -> Option<WireMember<'_>> {
-        let Self { app, serving, derived, filter, order } = self;
-        let counts = derived.counts(serving);
+    /// Hands on the next one that is not left out; false at the end.
+    pub fn next_row(&mut self, mut with: impl FnMut(WireMember<'_>)) -> bool {
         loop {
-            let (user, mut row, balanced) = order.next(serving)?;
-            app.recount(serving, std::slice::from_mut(&mut row));
-            if !filter.keeps(&row) || serving.user(row.user).is_none() {
-                continue;
+            match self.look(&mut with) {
+                Next::Row => return true,
+                Next::LeftOut => {}
+                Next::End => return false,
             }
-            return Some(WireMember {
-                user_id: Name(row.user),
-                familiarity: row.verdict.map(|v| v.familiarity),
-                quantile: row.verdict.map(|v| v.quantile),
-                p_value: row.verdict.map(|v| v.p_value),
-                times_seen: row.times_seen,
-                last_seen: row.last_seen,
-                items_seen: counts.users.get(user as usize).map_or(0, |user| user.items),
-                relevance: balanced.map(|b| b.relevance),
-                score: balanced.map(|b| b.score),
-                status: row.status,
-            });
         }
+    }
+
+    /// Looks at the next one, and hands it on unless it is left out.
+    pub fn look(&mut self, with: impl FnOnce(WireMember<'_>)) -> Next {
+        let Self { app, serving, derived, filter, order } = self;
+        let Some((user, mut row, balanced)) = order.next(serving) else { return Next::End };
+        app.recount(serving, std::slice::from_mut(&mut row));
+        if !filter.keeps(&row) || serving.user(row.user).is_none() {
+            return Next::LeftOut;
+        }
+        app.metrics().listed("audience", row.status, 1);
+        let counts = derived.counts(serving);
+        with(WireMember {
+            user_id: Name(row.user),
+            familiarity: row.verdict.map(|v| v.familiarity),
+            quantile: row.verdict.map(|v| v.quantile),
+            p_value: row.verdict.map(|v| v.p_value),
+            times_seen: row.times_seen,
+            last_seen: row.last_seen,
+            items_seen: counts.users.get(user as usize).map_or(0, |user| user.items),
+            relevance: balanced.map(|b| b.relevance),
+            score: balanced.map(|b| b.score),
+            status: row.status,
+        });
+        Next::Row
     }
 }
 

@@ -18,6 +18,7 @@ use super::problem::{Code, Problem};
 use crate::registry::{Entry, Registry};
 use crate::service::NotPromoted;
 
+const REPORT: &str = "report.html";
 /// A report of more bytes is not shown.
 const LONGEST_REPORT: u64 = 64 << 20;
 /// What a report may do in a browser: show itself. It has its styles within it.
@@ -44,6 +45,8 @@ pub struct WireModel {
     is_current: bool,
     /// Whether it answered lately and can be gone back to.
     is_restorable: bool,
+    /// Whether it was made with a report.
+    has_report: bool,
     /// When it was put here, in seconds since 1970.
     created: u64,
     /// How large its folder is.
@@ -71,7 +74,7 @@ pub struct WireModel {
 }
 
 impl WireModel {
-    fn new(entry: &Entry, current: Option<&str>) -> Self {
+    fn new(registry: &Registry, entry: &Entry, current: Option<&str>) -> Self {
         let manifest = &entry.manifest;
         let (data, metrics) = (&manifest.data, manifest.metrics.as_ref());
         let names = if data.feature_columns.is_empty() { &data.feature_names } else { &data.feature_columns };
@@ -79,6 +82,7 @@ impl WireModel {
             version: entry.name.clone(),
             is_current: current == Some(&entry.name),
             is_restorable: entry.restorable,
+            has_report: registry.path(&entry.name).join(REPORT).is_file(),
             created: entry.created,
             bytes: entry.bytes,
             users: data.users,
@@ -150,7 +154,7 @@ fn unknown(name: &str, nearest: Vec<String>) -> Problem {
 pub async fn list(State(app): State<App>) -> Result<Json<ModelsAnswer>, Problem> {
     let all = apart(&app, Registry::list).await?;
     let current = current(&app, app.registry());
-    let models = all.iter().map(|entry| WireModel::new(entry, current.as_deref())).collect();
+    let models = all.iter().map(|entry| WireModel::new(app.registry(), entry, current.as_deref())).collect();
     Ok(Json(ModelsAnswer { current, models }))
 }
 
@@ -169,7 +173,7 @@ pub async fn get(State(app): State<App>, Part(name): Part<String>) -> Result<Jso
     let found =
         apart(&app, move |registry| Ok(registry.entry(&wanted)?.ok_or_else(|| registry.nearest(&wanted))));
     let entry = found.await?.map_err(|nearest| unknown(&name, nearest))?;
-    Ok(Json(WireModel::new(&entry, current(&app, app.registry()).as_deref())))
+    Ok(Json(WireModel::new(app.registry(), &entry, current(&app, app.registry()).as_deref())))
 }
 
 /// A model's report, as it was written when the model was trained.
@@ -189,7 +193,7 @@ pub async fn report(State(app): State<App>, Part(name): Part<String>) -> Result<
         if !registry.has(&wanted) {
             return Ok(Err(registry.nearest(&wanted)));
         }
-        Ok(Ok(read_report(&registry.path(&wanted).join("report.html"))))
+        Ok(Ok(read_report(&registry.path(&wanted).join(REPORT))))
     });
     let page = match found.await? {
         Err(nearest) => return Err(unknown(&name, nearest)),
@@ -238,7 +242,7 @@ impl From<NotPromoted> for Problem {
         let code = match &why {
             NotPromoted::Unknown { .. } => Code::UnknownModel,
             NotPromoted::NothingBefore => Code::NothingBefore,
-            NotPromoted::Busy => Code::Busy,
+            NotPromoted::Busy | NotPromoted::BackingUp => Code::Busy,
             NotPromoted::WorseThanChance(_) => Code::WorseThanChance,
             NotPromoted::FewKnownUsers { .. } => Code::FewKnownUsers,
             NotPromoted::NoMemory { .. } => Code::NoMemory,

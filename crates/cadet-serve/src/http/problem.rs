@@ -7,13 +7,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::condition::Loading;
+use crate::service::NotComputed;
 use crate::state::Refusal;
 
 /// What went wrong. The text of a code never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// The body is no JSON.
+    /// The body is not JSON.
     NotJson,
     /// No key came with the request, or one that is not known.
     Unauthorized,
@@ -51,7 +52,7 @@ pub enum Code {
     UnknownTask,
     /// The model has no report.
     NoReport,
-    /// The page belongs to a model that answers no more.
+    /// The page belongs to a model that no longer answers.
     CursorExpired,
     /// The model is worse than chance.
     WorseThanChance,
@@ -153,7 +154,7 @@ impl Code {
                 "Two models do not fit into memory together. Free some, or start with the new one."
             }
             Code::CursorExpired => {
-                "The page belongs to a model that answers no more. Begin again without `cursor`."
+                "The pages that this one follows are no longer kept. Begin again without `cursor`."
             }
             Code::BodyTooLarge => "A body has 8 MiB at the most, after unpacking. Send it in parts.",
             Code::UnsupportedMediaType => "The body, or its packing, is of a kind that is not read here.",
@@ -279,7 +280,8 @@ impl Problem {
     pub fn invalid(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
         let fault = Fault { pointer: pointer.clone(), code: "invalid".into(), detail: detail.clone() };
-        Self { errors: vec![fault], ..Self::new(Code::Invalid, format!("{pointer}: {detail}")) }
+        let said = if pointer.is_empty() { detail } else { format!("{pointer}: {detail}") };
+        Self { errors: vec![fault], ..Self::new(Code::Invalid, said) }
     }
 }
 
@@ -295,9 +297,14 @@ impl From<Refusal> for Problem {
     }
 }
 
-impl From<crate::service::Overloaded> for Problem {
-    fn from(_: crate::service::Overloaded) -> Self {
-        Problem::new(Code::Overloaded, "too many long questions wait already: try again in a moment")
+impl From<NotComputed> for Problem {
+    fn from(why: NotComputed) -> Self {
+        match why {
+            NotComputed::Overloaded => {
+                Problem::new(Code::Overloaded, "too many long questions wait already: try again in a moment")
+            }
+            NotComputed::Panicked => Problem::new(Code::Internal, "the answer could not be worked out"),
+        }
     }
 }
 

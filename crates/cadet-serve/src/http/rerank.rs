@@ -13,19 +13,17 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::body::Body;
+use super::exposures::{idempotency_key, submit};
 use super::guard::Caller;
 use super::keys::Role;
 use super::known::{self, with_workspaces};
-use super::problem::{Code, Problem};
-use super::reranked::{self, Counting, Outcome, WireList, Written};
+use super::problem::Problem;
+use super::reranked::{self, Counting, Outcome, WireList, WrittenBack};
 use super::table::{self, Format};
 use super::wire::{Id, List, MOST_ROWS, SHORT, Span, now, too_many};
 use crate::service::Service;
 use crate::serving::Serving;
 use crate::state::{Entry, Receipt, Shown};
-
-/// Keys of requests are this long at the most.
-const LONGEST_KEY: usize = 256;
 
 /// Lists to rerank, and how.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -102,7 +100,7 @@ pub struct RerankAnswer<'a> {
     /// What it did to the first places.
     sums: reranked::Sums,
     /// What was written back; null where nothing was asked to be.
-    written: Option<Written>,
+    written: Option<WrittenBack>,
 }
 
 impl RerankRequest {
@@ -121,14 +119,16 @@ impl RerankRequest {
         Ok(config)
     }
 
-    /// How many items there are in all.
+    /// How many lists and items there are in all.
     fn length(&self) -> Result<usize, Problem> {
-        let mut length = 0;
-        for (i, list) in self.lists.all("/lists")?.iter().enumerate() {
+        let lists = self.lists.all("/lists")?;
+        // Lists without items cost something, too.
+        let mut length = lists.len();
+        for (i, list) in lists.iter().enumerate() {
             length += list.items.all(&format!("/lists/{i}/items"))?.len();
         }
-        if length > MOST_ROWS {
-            return Err(too_many("/lists", length));
+        if length - lists.len() > MOST_ROWS {
+            return Err(too_many("/lists", length - lists.len()));
         }
         Ok(length)
     }
@@ -193,7 +193,7 @@ pub async fn rerank(
     if request.write_back {
         caller.must(Role::Ingest)?;
     }
-    let key = if request.write_back { key(&headers)? } else { None };
+    let key = if request.write_back { idempotency_key(&headers)? } else { None };
     let serving = known::serving(&app)?;
     let config = request.config()?;
     let (body, shown) = if request.length()? <= SHORT {
@@ -224,6 +224,7 @@ fn written_lists(
     side_by_side: bool,
 ) -> Result<(Vec<u8>, Option<Vec<Shown>>), Problem> {
     let outcomes = request.outcomes(app, serving, config, side_by_side)?;
+    app.metrics().answered("rerank", outcomes.iter().flat_map(Outcome::said));
     let places: usize = outcomes.iter().map(|o| o.places().len()).sum();
     let mut out = Vec::with_capacity(512 + 192 * places);
     out.extend_from_slice(b"{\"model\":");
@@ -241,41 +242,34 @@ fn written_lists(
     Ok((out, shown))
 }
 
-/// The answered places as exposures. With a key each has an id: of the key, the list and the item's number in
-/// it, so a repeated request says the same ids.
+/// The answered places as exposures. With a key each has an id: of the key, the list and the place in it. A
+/// repeated request says the same ids, even where what was written meanwhile changed the order: each place
+/// counts once, with the item of the first answer.
 fn shown(outcomes: &[Outcome<'_>], key: Option<&str>) -> Vec<Shown> {
     let time = now();
     let of_list = |(l, outcome): (usize, &Outcome<'_>)| -> Vec<Shown> {
-        let one = |place: &cadet::ask::rerank::Place| {
-            let (number, item) = outcome.asked(place);
+        let one = |(rank, place): (usize, &cadet::ask::rerank::Place)| {
+            let item = outcome.asked(place);
             Shown {
                 user: outcome.user().0.clone(),
                 item: item.item_id.0.clone(),
                 time,
                 weight: 1.0,
-                event: key.map(|key| format!("{key}#{l}.{number}").into()),
+                event: key.map(|key| format!("{key}#{l}.{rank}").into()),
             }
         };
-        outcome.places().iter().map(one).collect()
+        outcome.places().iter().enumerate().map(one).collect()
     };
     outcomes.iter().enumerate().flat_map(of_list).collect()
 }
 
 /// Writes exposures down, and waits until they are on the disk.
-async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<Written, Problem> {
+async fn write_back(app: &Service, shown: Vec<Shown>) -> Result<WrittenBack, Problem> {
     if shown.is_empty() {
-        return Ok(Written { accepted: 0, duplicates: 0, seq: app.store().seq() });
+        return Ok(WrittenBack { accepted: 0, duplicates: 0, seq: app.store().seq() });
     }
-    let answered = app.store().submit(Entry::Exposures(shown, Vec::new()))?.await;
-    let stopped = |_| Problem::new(Code::Stopping, "the service is stopping: try again with the same key");
-    let Receipt { accepted, duplicates, seq } = answered.map_err(stopped)??;
-    Ok(Written { accepted, duplicates, seq })
-}
-
-/// What makes a repeated request count once.
-fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let key = value.to_str().ok().filter(|key| (1..=LONGEST_KEY).contains(&key.len()));
-    let wrong = || format!("must be 1 to {LONGEST_KEY} visible ASCII characters");
-    key.map(|key| Some(key.to_owned())).ok_or_else(|| Problem::invalid("header/Idempotency-Key", wrong()))
+    let receipt = submit(app, Entry::Exposures(shown, Vec::new())).await?;
+    app.metrics().received("http", &receipt);
+    let Receipt { accepted, duplicates, seq } = receipt;
+    Ok(WrittenBack { accepted, duplicates, seq })
 }

@@ -15,6 +15,7 @@ use super::problem::Problem;
 use super::rerank::{RerankItem, RerankList};
 use super::table::{self, Line, Record};
 use super::wire::{Id, Name};
+use crate::metrics::Said;
 use crate::service::Service;
 use crate::serving::Serving;
 
@@ -84,7 +85,7 @@ pub struct Change {
 
 /// What was written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Written {
+pub struct WrittenBack {
     /// Exposures that count.
     pub accepted: u64,
     /// Exposures that were written before, with the same key.
@@ -112,8 +113,8 @@ pub struct Counting<'a> {
 #[derive(Debug)]
 pub struct Outcome<'r> {
     user: &'r Id,
-    /// The items that may be shown, and which of the request's each is.
-    items: Vec<(u32, &'r RerankItem)>,
+    /// The items that may be shown.
+    items: Vec<&'r RerankItem>,
     statuses: Vec<Status>,
     /// How often each was seen in all: what the candidates count may be a window.
     times_seen: Vec<u32>,
@@ -133,13 +134,13 @@ impl Counting<'_> {
         let Counting { serving, config, from, excluded, .. } = *self;
         let model = serving.model();
         let asked = list.items.all("/lists")?;
-        let items = (0u32..).zip(asked).filter(|(_, item)| !excluded.contains(&item.item_id));
-        let items: Vec<(u32, &RerankItem)> = items.collect();
+        let items: Vec<&RerankItem> = asked.iter().filter(|item| !excluded.contains(&item.item_id)).collect();
         let tasks: Vec<Option<TaskId>> =
-            items.iter().map(|(_, item)| model.items().get(item.item_id.as_ref()).map(TaskId)).collect();
-        let relevance: Vec<f64> = items.iter().map(|(_, item)| item.relevance).collect();
+            items.iter().map(|item| model.items().get(item.item_id.as_ref()).map(TaskId)).collect();
+        let relevance: Vec<f64> = items.iter().map(|item| item.relevance).collect();
         let id = list.user_id.as_ref();
         let user = serving.user(id);
+        self.app.note(serving, &list.user_id.0);
         let request = Request { user, tasks: &tasks, relevance: &relevance, key: list_key(id, None) };
         let mut times_seen = Vec::with_capacity(items.len());
         let recount = |candidates: &mut [Candidate]| {
@@ -158,13 +159,13 @@ impl Counting<'_> {
     }
 
     /// Brings counts up to date.
-    fn recount(&self, user: &Id, is_known: bool, items: &[(u32, &RerankItem)], candidates: &mut [Candidate]) {
+    fn recount(&self, user: &Id, is_known: bool, items: &[&RerankItem], candidates: &mut [Candidate]) {
         // Some of what came since training may not be folded in.
         let after = if is_known { self.serving.trained } else { 0 };
         if !self.app.store().recent().has_user(&user.0, after) {
             return;
         }
-        for (candidate, (_, item)) in candidates.iter_mut().zip(items) {
+        for (candidate, item) in candidates.iter_mut().zip(items) {
             let sight = self.app.seen(self.serving, user.as_ref(), item.item_id.as_ref());
             (candidate.times_seen, candidate.last_seen) = (sight.count, sight.last);
         }
@@ -172,10 +173,10 @@ impl Counting<'_> {
 
     /// Counts within the window alone. What the model was trained on may not stand in the log: of that, the
     /// last exposure is known.
-    fn within(&self, from: u32, user: &Id, items: &[(u32, &RerankItem)], candidates: &mut [Candidate]) {
+    fn within(&self, from: u32, user: &Id, items: &[&RerankItem], candidates: &mut [Candidate]) {
         let recent = self.app.store().recent();
         let is_logged = recent.has_user(&user.0, 0);
-        for (candidate, (_, item)) in candidates.iter_mut().zip(items) {
+        for (candidate, item) in candidates.iter_mut().zip(items) {
             let logged = if is_logged { recent.within(&user.0, &item.item_id.0, from) } else { 0 };
             candidate.times_seen = logged.max(u32::from(candidate.last_seen >= from));
         }
@@ -193,9 +194,18 @@ impl Outcome<'_> {
         &self.reranked.places
     }
 
-    /// The item of a place, and its number in the list that was asked for.
-    pub fn asked(&self, place: &Place) -> (u32, &RerankItem) {
+    /// The item of a place.
+    pub fn asked(&self, place: &Place) -> &RerankItem {
         self.items[place.index]
+    }
+
+    /// What is said about its places.
+    pub fn said(&self) -> impl Iterator<Item = Said> {
+        self.places().iter().map(|place| {
+            let (candidate, times_seen) =
+                (&self.reranked.candidates[place.index], self.times_seen[place.index]);
+            Said { status: self.statuses[place.index], times_seen, familiarity: candidate.familiarity }
+        })
     }
 
     /// Writes the list into an answer.
@@ -211,7 +221,7 @@ impl Outcome<'_> {
     }
 
     fn place(&self, rank: u32, was: u32, place: &Place) -> WirePlace<'_> {
-        let (_, item) = self.items[place.index];
+        let item = self.items[place.index];
         let candidate = self.reranked.candidates[place.index];
         let status = self.statuses[place.index];
         // The audience of an item that nobody saw is taken for the population.

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use axum::http::Method;
-use utoipa::openapi::OpenApi;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::{OpenApi, RefOr};
 
 use super::keys::Role;
 use crate::metrics::{Metrics, Seen};
@@ -32,8 +32,17 @@ pub struct Operates {
     pub access: Access,
     /// Whether it is a question to the model: its answers can be told apart by `ETag`.
     pub is_question: bool,
+    /// The names that may stand in its query; `None` for pages, which look at none.
+    pub query: Option<Vec<String>>,
     /// Where it is counted.
     pub seen: Seen,
+}
+
+impl Operates {
+    /// Whether it may have changed something although nobody waited for its answer.
+    pub fn may_write(&self) -> bool {
+        matches!(self.access, Access::Role(Role::Ingest | Role::Admin)) || self.id == "rerank"
+    }
 }
 
 /// The methods of a path.
@@ -85,7 +94,8 @@ impl RouteTable {
         }
         for (path, access) in pages {
             let seen = metrics.requests().seen(path, "GET", false);
-            let page = Operates { id: (*path).to_owned(), access: *access, is_question: false, seen };
+            let page =
+                Operates { id: (*path).to_owned(), access: *access, is_question: false, query: None, seen };
             table.add(path, [Some(page), None, None, None]);
         }
         table
@@ -127,11 +137,18 @@ fn operates(path: &str, method: &str, operation: &Operation, metrics: &Metrics) 
     let tags = operation.tags.as_deref().unwrap_or_default();
     let is_question = tags.iter().any(|tag| tag == "questions");
     let id = operation.operation_id.clone().unwrap_or_else(|| path.to_owned());
+    let parameters = operation.parameters.as_deref().unwrap_or_default();
+    let query = parameters.iter().filter_map(|parameter| match parameter {
+        RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query => Some(parameter.name.clone()),
+        _ => None,
+    });
+    let query = query.collect();
     let is_timed = is_question || tags.iter().any(|tag| tag == "exposures");
     Operates {
         id,
         access: access(operation),
         is_question,
+        query: Some(query),
         seen: metrics.requests().seen(path, method, is_timed),
     }
 }

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::body::wrong;
+use super::body::{escaped, short, unknown_name, wrong};
 use super::problem::{Fault, Problem};
-use super::wire::{Id, LONGEST_ID, MOST_ROWS};
+use super::wire::{Id, LONGEST_ID, MOST_ROWS, too_many};
 
 /// A user was shown an item.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -43,7 +43,9 @@ impl Time {
             Time::Seconds(seconds) => *seconds,
             Time::Text(text) => match text.parse::<f64>() {
                 Ok(seconds) => seconds,
-                Err(_) => moment(text).ok_or_else(|| format!("{expected}, found {:?}", short(text)))? as f64,
+                Err(_) => {
+                    moment(text).ok_or_else(|| format!("{expected}, found {:?}", short(text, 40)))? as f64
+                }
             },
         };
         if !seconds.is_finite() || seconds < 0.0 {
@@ -63,10 +65,6 @@ fn moment(text: &str) -> Option<i64> {
     }
     let time = text.parse::<jiff::civil::DateTime>().ok()?;
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(40).collect()
 }
 
 /// A row of a body.
@@ -130,9 +128,11 @@ pub fn of_json(bytes: &[u8], is_partial: bool) -> Result<Vec<Read>, Problem> {
 /// The rows of a text with a JSON object a line; empty lines are none.
 pub fn of_ndjson(bytes: &[u8]) -> Result<Vec<Read>, Problem> {
     let lines = bytes.split(|b| *b == b'\n').enumerate();
-    let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
-    // One more than is taken, so that it is seen to be too many.
-    Ok(lines.take(MOST_ROWS + 1).map(|(number, line)| parse(line, format!("/{}", number + 1))).collect())
+    let lines: Vec<_> = lines.filter(|(_, line)| !line.trim_ascii().is_empty()).collect();
+    if lines.len() > MOST_ROWS {
+        return Err(too_many("", lines.len()));
+    }
+    Ok(lines.into_iter().map(|(number, line)| parse(line, format!("/{}", number + 1))).collect())
 }
 
 /// The columns of a CSV file, in the order of [`Event`].
@@ -142,7 +142,7 @@ const COLUMNS: [&str; 5] = ["user_id", "item_id", "timestamp", "weight", "event_
 pub fn of_csv(bytes: &[u8]) -> Result<Vec<Read>, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
-        Problem::invalid(format!("/{line}"), "the text is no UTF-8")
+        Problem::invalid(format!("/{line}"), "the text is not UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut records = Records { text, line: 1 };
@@ -154,13 +154,8 @@ pub fn of_csv(bytes: &[u8]) -> Result<Vec<Read>, Problem> {
     let mut places = [None; COLUMNS.len()];
     for (place, name) in header.iter().enumerate() {
         let Some(column) = COLUMNS.iter().position(|known| known == name) else {
-            let nearness = |known: &str| strsim::jaro_winkler(known, name);
-            let nearest = COLUMNS.iter().max_by(|a, b| nearness(a).total_cmp(&nearness(b)));
-            let nearest = nearest.copied().unwrap_or_default();
-            return Err(Problem::invalid(
-                format!("/1/{}", short(name)),
-                format!("there is no column {:?}: did you mean `{nearest}`?", short(name)),
-            ));
+            let detail = unknown_name("column", name, COLUMNS.into_iter());
+            return Err(Problem::invalid(format!("/1/{}", escaped(name)), detail));
         };
         if places[column].replace(place).is_some() {
             return Err(Problem::invalid(format!("/1/{name}"), "the column is there twice"));
@@ -202,7 +197,7 @@ fn csv_row(
         };
         let weight = weight.map(|text| {
             let number = text.parse::<f64>();
-            number.map_err(|_| wrong("/weight", format!("expected a number, found {:?}", short(text))))
+            number.map_err(|_| wrong("/weight", format!("expected a number, found {:?}", short(text, 40))))
         });
         Ok(Event {
             user_id: id("user_id", user)?,

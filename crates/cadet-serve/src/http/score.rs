@@ -15,8 +15,12 @@ use super::known::{self, with_workspaces};
 use super::problem::Problem;
 use super::table::{self, Format};
 use super::wire::{Id, List, SHORT, WireRow};
+use crate::metrics::Said;
 use crate::service::Service;
 use crate::serving::Serving;
+
+/// So many users of a long request are remembered as asked about: one batch is not to speak for all others.
+const MOST_NOTED: usize = 256;
 
 /// A user and an item.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -133,11 +137,12 @@ fn near_rows<'p>(app: &Service, serving: &Arc<Serving>, pairs: &[(&'p Id, &'p Id
             items.clear();
             items.extend(run.iter().map(|(_, item)| item.as_ref()));
             let user = run[0].0;
+            app.note(serving, &user.0);
             serving.ask.score_user_into(&mut own.score, user.as_ref(), &items, &mut rows);
         }
     });
     app.recount(serving, &mut rows);
-    app.metrics().answered("score", &rows);
+    app.metrics().answered("score", rows.iter().map(Said::from));
     rows
 }
 
@@ -149,7 +154,8 @@ fn many_rows<'p>(
 ) -> Result<Vec<Row<'p>>, Problem> {
     let ids: Vec<(IdRef<'p>, IdRef<'p>)> = pairs.iter().map(|(u, i)| (u.as_ref(), i.as_ref())).collect();
     let mut rows = serving.ask.score(&ids).map_err(known::problem)?;
+    pairs.chunk_by(|a, b| a.0 == b.0).take(MOST_NOTED).for_each(|run| app.note(serving, &run[0].0.0));
     app.recount(serving, &mut rows);
-    app.metrics().answered("score", &rows);
+    app.metrics().answered("score", rows.iter().map(Said::from));
     Ok(rows)
 }

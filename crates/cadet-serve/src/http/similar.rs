@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::derived::Derived;
+use super::body::Params;
 use super::known;
 use super::problem::Problem;
-use super::query::Query;
 use super::table::{self, Format, Line, Record};
 use super::wire::{Id, Name};
 use crate::service::Service;
@@ -90,7 +89,7 @@ struct Head<'a> {
 pub async fn similar(
     State(app): State<App>,
     format: Format,
-    Query(query): Query<SimilarQuery>,
+    Params(query): Params<SimilarQuery>,
 ) -> Result<Response, Problem> {
     let n = query.n.unwrap_or(10);
     if !(1..=MOST).contains(&n) {
@@ -112,7 +111,7 @@ fn body(
     n: usize,
 ) -> Result<Vec<u8>, Problem> {
     let model = serving.model();
-    known::find_item(&Derived::of(app, serving), serving, query.item_id.as_ref())?;
+    known::find_item(app, serving, query.item_id.as_ref())?;
     let found = nearest(model, query.item_id.as_ref(), model.items().len()).map_err(known::problem)?;
     let min_users = query.min_users.unwrap_or(20);
     let title = |item| known::title(app, model, item).map(Into::into);

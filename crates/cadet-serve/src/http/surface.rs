@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use cadet::Result;
 use tower::Service as _;
 
+use super::body::{escaped, unknown_name};
 use super::guard::{self, Caller, Denied};
 use super::incoming::{self, Budget, collect};
 use super::keys::{Keys, Role};
@@ -186,6 +188,12 @@ impl Surface {
                 result.unwrap_or_else(IntoResponse::into_response)
             }
         };
+        if let Some(problem) = response.extensions().get::<Box<Problem>>()
+            && problem.code == Code::Internal
+        {
+            let request_id = id.to_str().unwrap_or_default();
+            tracing::error!(request_id, path = methods.map(|m| m.path.as_str()), "{}", problem.detail);
+        }
         outgoing::mend_problem(&mut response, uri.path(), &id).await;
         let is_api = uri.path().starts_with("/v1/");
         outgoing::add_headers(&mut response, &id, started, is_api);
@@ -205,7 +213,9 @@ impl Surface {
             None => self.metrics().missed(code),
         }
         if self.gate.config.access_log {
-            let path = if self.gate.config.log_ids { uri.to_string() } else { uri.path().to_owned() };
+            // A path that is not there may have ids in it, as those of other services do.
+            let known = methods.map_or("unknown", |methods| methods.path.as_str());
+            let path = if self.gate.config.log_ids { uri.to_string() } else { known.to_owned() };
             let (took, id) = (took.as_secs_f64(), id.to_str().unwrap_or_default());
             tracing::info!(%method, path, code, took, request_id = id, "answered");
         }
@@ -237,6 +247,7 @@ impl Surface {
             self.metrics().denied(reason);
             *problem
         })?;
+        check_query(&parts, operates)?;
         let (_in_flight, number) = self.metrics().begin();
         // Probes are answered however much there is to do.
         let is_probe = matches!(operates.access, Access::Open) || methods.path == "/metrics";
@@ -254,12 +265,16 @@ impl Surface {
         }
         let name = caller.name.clone();
         parts.extensions.insert(caller);
-        let path = (operates.access == Access::Role(Role::Admin)).then(|| parts.uri.path().to_owned());
-        let answer = self.call_route(parts, body).await;
-        if let Some(path) = path {
-            let code = answer.as_ref().map_or_else(|p| p.status, |r| r.status().as_u16());
-            let (key, id) = (name.as_deref().unwrap_or("none"), id.to_str().unwrap_or_default());
-            tracing::info!(target: "audit", key, act = operates.id, path, code, request_id = id, "admin");
+        let audit = (operates.access == Access::Role(Role::Admin)).then(|| Audit {
+            key: name.as_deref().unwrap_or("none").to_owned(),
+            act: operates.id.clone(),
+            path: parts.uri.path().to_owned(),
+            id: id.to_str().unwrap_or_default().to_owned(),
+            code: 0,
+        });
+        let answer = self.call_route(parts, body, operates.may_write()).await;
+        if let Some(mut audit) = audit {
+            audit.code = answer.as_ref().map_or_else(|p| p.status, |r| r.status().as_u16());
         }
         Ok(outgoing::with_tag(answer?, tag))
     }
@@ -267,7 +282,9 @@ impl Surface {
     fn admit(&self, parts: &Parts, operates: &Operates) -> Result<Caller, Denied> {
         let keys = self.gate.keys.load();
         let config = &self.gate.config;
-        if keys.is_empty() && operates.access != Access::Open && !config.insecure_no_auth {
+        // Who lets everybody in and names hosts all the same wants these and no others.
+        let any_host = config.insecure_no_auth && config.allowed_hosts.is_empty();
+        if keys.is_empty() && operates.access != Access::Open && !any_host {
             guard::check_host(&parts.uri, &parts.headers, &config.allowed_hosts)?;
         }
         let caller = guard::admit(operates.access, &parts.headers, &keys, &self.gate.sessions)?;
@@ -275,7 +292,7 @@ impl Surface {
         Ok(caller)
     }
 
-    async fn call_route<B>(&self, mut parts: Parts, body: B) -> Result<Response, Problem>
+    async fn call_route<B>(&self, mut parts: Parts, body: B, writes: bool) -> Result<Response, Problem>
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display,
@@ -294,17 +311,63 @@ impl Surface {
         incoming::check_kind(&parts, &body)?;
         let body = if body.is_empty() { Body::empty() } else { Body::from(body) };
         let deadline = if waits(&parts) { ANSWER_DEADLINE + SLACK } else { ANSWER_DEADLINE };
-        let answer = router.call(Request::from_parts(parts, body));
+        let answer = uncaught(router.call(Request::from_parts(parts, body)));
         match tokio::time::timeout(deadline, answer).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(never)) => match never {},
+            Ok(Some(Ok(response))) => Ok(response),
+            Ok(Some(Err(never))) => match never {},
+            Ok(None) => Err(Problem::new(Code::Internal, "the answer could not be worked out")),
             Err(_) => {
                 self.metrics().shed("deadline");
-                let detail = "the answer took longer than 10 s: ask for less, or try again in a moment";
+                let detail = match writes {
+                    // What waits for the disk goes on without its caller.
+                    true => {
+                        "the disk took longer than 10 s: it may have been written all the same. Send it again with \
+                         the same event ids or the same Idempotency-Key"
+                    }
+                    false => "the answer took longer than 10 s: ask for less, or try again in a moment",
+                };
                 Err(Problem::new(Code::Overloaded, detail))
             }
         }
     }
+}
+
+/// Refuses names in a query that its route does not know: what they ask for would be passed over.
+fn check_query(parts: &Parts, operates: &Operates) -> Result<(), Problem> {
+    let (Some(known), Some(query)) = (&operates.query, parts.uri.query()) else { return Ok(()) };
+    let names = query.split('&').filter(|part| !part.is_empty());
+    let mut names = names.map(|part| part.split_once('=').map_or(part, |(name, _)| name));
+    let Some(name) = names.find(|name| !known.iter().any(|known| known == name)) else { return Ok(()) };
+    let detail = unknown_name("parameter", name, known.iter().map(String::as_str));
+    let mut problem = Problem::invalid(format!("query/{}", escaped(name)), detail);
+    problem.errors.iter_mut().for_each(|fault| fault.code = "unknown_field".to_owned());
+    Err(problem)
+}
+
+/// An act of an admin. It stands in the log also where its caller hung up meanwhile: then with the code 0.
+struct Audit {
+    key: String,
+    act: String,
+    path: String,
+    id: String,
+    code: u16,
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        let Self { key, act, path, id, code } = self;
+        tracing::info!(target: "audit", key, act, path, code, request_id = id, "admin");
+    }
+}
+
+/// What a route answers, unless it panics.
+async fn uncaught<T>(answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = std::pin::pin!(answer);
+    std::future::poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
 }
 
 /// Whether a request waits for something on purpose.
@@ -316,7 +379,7 @@ fn nothing_there(parts: &Parts, methods: Option<&Methods>) -> Problem {
     match methods {
         None => Problem::new(Code::NotFound, "there is no such path: /openapi.json lists what there is"),
         Some(methods) => {
-            let detail = format!("{} is not done here: {}", parts.method, methods.allow);
+            let detail = format!("{} is not allowed here: {} is", parts.method, methods.allow);
             Problem {
                 allow: Some(methods.allow.as_str().into()),
                 ..Problem::new(Code::MethodNotAllowed, detail)

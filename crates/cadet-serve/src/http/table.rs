@@ -3,16 +3,13 @@
 //! Rows are written by hand into one buffer: a row has a dozen fields, and nothing of it is copied on the way.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use cadet::IdRef;
-use http_body::Frame;
 use serde::Serialize;
 
 use crate::serving::Serving;
@@ -228,25 +225,4 @@ pub fn answer(serving: &Serving, format: Format, body: impl Into<Body>) -> Respo
         headers.insert(HeaderName::from_static("cadet-model"), version);
     }
     response
-}
-
-/// An answer that is written while it is sent: a part whenever the client took the one before.
-pub struct Pieces<F>(pub F);
-
-impl<F> std::fmt::Debug for Pieces<F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pieces").finish_non_exhaustive()
-    }
-}
-
-impl<F: FnMut() -> Option<Vec<u8>> + Unpin> HttpBody for Pieces<F> {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready((self.0)().map(|part| Ok(Frame::data(part.into()))))
-    }
 }

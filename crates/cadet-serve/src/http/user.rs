@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::derived::Derived;
+use super::body::Params;
 use super::known;
 use super::problem::Problem;
-use super::query::Query;
 use super::table::{self, Format, Line, Record};
 use super::wire::{Id, Name};
 use crate::service::Service;
@@ -101,7 +100,7 @@ struct Head<'a> {
         (status = 503, description = "`loading`, `overloaded`", body = Problem),
     ),
 )]
-pub async fn user(State(app): State<App>, Query(query): Query<UserQuery>) -> Result<Response, Problem> {
+pub async fn user(State(app): State<App>, Params(query): Params<UserQuery>) -> Result<Response, Problem> {
     let n = query.n.unwrap_or(10);
     if !(1..=MOST).contains(&n) {
         return Err(Problem::invalid("query/n", format!("must be 1 to {MOST}, found {n}")));
@@ -115,8 +114,7 @@ pub async fn user(State(app): State<App>, Query(query): Query<UserQuery>) -> Res
 }
 
 fn body(app: &Service, serving: &Arc<Serving>, id: &Id, n: usize) -> Result<Vec<u8>, Problem> {
-    let derived = Derived::of(app, serving);
-    let index = known::find_user(&derived, serving, &id.0)?;
+    let index = known::find_user(app, serving, &id.0)?;
     let mut found = serving.ask.user(id.as_ref(), n + SPARE).map_err(known::problem)?;
     app.recount(serving, &mut found.tired);
     app.recount(serving, &mut found.fresh);

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
+use super::body::Params;
+use super::cursor::{self, Paged};
 use super::derived::{Counts, Derived};
 use super::items::Head;
-use super::known;
 use super::listing::{self, Direction, Page};
 use super::problem::Problem;
-use super::query::Query;
+use super::stream::{self, Next};
 use super::table::{self, Format, Line, Record};
 use super::wire::Name;
 use crate::service::Service;
@@ -104,24 +106,24 @@ pub struct UsersAnswer<'a> {
 pub async fn users(
     State(app): State<App>,
     format: Format,
-    Query(query): Query<UsersQuery>,
+    Params(query): Params<UsersQuery>,
 ) -> Result<Response, Problem> {
     let limit = listing::limit(query.limit, 100, format)?;
-    let serving = known::serving(&app)?;
+    let serving = cursor::serving(&app, query.cursor.as_deref(), "query/cursor")?;
     let body = {
-        let serving = Arc::clone(&serving);
-        app.compute(move |app: &Service| body(app, &serving, format, &query, limit)).await??
+        let (own, serving) = (Arc::clone(&app), Arc::clone(&serving));
+        app.compute(move |_: &Service| body(&own, &serving, format, &query, limit)).await??
     };
     Ok(table::answer(&serving, format, body))
 }
 
 fn body(
-    app: &Service,
+    app: &App,
     serving: &Arc<Serving>,
     format: Format,
     query: &UsersQuery,
     limit: usize,
-) -> Result<Vec<u8>, Problem> {
+) -> Result<Body, Problem> {
     let ids = serving.model().users();
     let derived = Derived::of(app, serving);
     let counts = derived.counts(serving);
@@ -131,14 +133,24 @@ fn body(
         derived.users().by_id(ids, &query.prefix)
     };
     let total = found.len();
-    let Page { mut rows, next } = page(serving, counts, found, query, limit)?;
+    let Page { mut rows, next } = page(app, serving, counts, found, query, limit)?;
     rows.retain(|i| serving.user(ids.name(*i)).is_some());
+    if format != Format::Json {
+        let (serving, derived) = (Arc::clone(serving), Arc::clone(&derived));
+        let mut rows = rows.into_iter();
+        return stream::rows::<UserRow<'_>>(app, format, move |out| {
+            let Some(i) = rows.next() else { return Next::End };
+            table::row(out, format, &UserRow::of(&serving, derived.counts(&serving), i));
+            Next::Row
+        });
+    }
     let head = Head { model: &serving.version, total, next };
-    Ok(table::whole(format, &head, rows.iter().map(|i| UserRow::of(serving, counts, *i))))
+    Ok(table::whole(Format::Json, &head, rows.iter().map(|i| UserRow::of(serving, counts, *i))).into())
 }
 
 fn page(
-    serving: &Serving,
+    app: &Service,
+    serving: &Arc<Serving>,
     counts: &Counts,
     found: Vec<u32>,
     query: &UsersQuery,
@@ -148,7 +160,7 @@ fn page(
     let usual = if sort == UserSort::Id { Direction::Asc } else { Direction::Desc };
     let direction = query.order.unwrap_or(usual);
     let question = ("users", &query.prefix, sort, direction);
-    let of = (serving, &question);
+    let of = &Paged { app, serving, question: &question, pointer: "query/cursor" };
     let way = (direction, limit, query.cursor.as_deref());
     let user = |i: u32| counts.users[i as usize];
     match sort {

@@ -47,12 +47,13 @@ pub fn ended(service: &Service, task: u64) -> Task {
 
 /// What a task of this kind is begun with; the start may still hold the turn.
 pub fn begun(mut begin: impl FnMut() -> Result<u64, NotPromoted>) -> Result<u64, NotPromoted> {
+    let is_busy = |found: &_| matches!(found, Err(NotPromoted::Busy | NotPromoted::BackingUp));
     let mut found = begin();
     until("it begins", || {
-        if found == Err(NotPromoted::Busy) {
+        if is_busy(&found) {
             found = begin();
         }
-        found != Err(NotPromoted::Busy)
+        !is_busy(&found)
     });
     found
 }

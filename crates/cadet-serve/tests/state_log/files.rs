@@ -192,11 +192,12 @@ fn released_files_leave_titles_offsets_and_the_forgotten_behind() {
         assert!(store.recent().complete_from() > 0);
         assert_eq!(store.seq(), seq);
         let mut rows = 0;
-        let mut count = |_, _| {
-            rows += 1;
-            Ok(())
-        };
-        store.replay(seq / 2, seq, &mut count).unwrap();
+        store
+            .replay(seq / 2, seq, &mut |_, _| {
+                rows += 1;
+                Ok(())
+            })
+            .unwrap();
         assert_eq!(rows, seq - seq / 2);
         let error = store.replay(0, seq, &mut |_, _| Ok(())).unwrap_err().to_string();
         assert!(error.contains("the log begins after"), "{error}");
