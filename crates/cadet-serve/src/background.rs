@@ -87,6 +87,7 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
             return;
         }
         let (what, is_start) = (format!("{job:?}"), matches!(job, Job::Start));
+        let is_backup = matches!(job, Job::BackUp(_));
         let done = catch_unwind(AssertUnwindSafe(|| match job {
             Job::Start => service.load_at_start(),
             Job::Swap(swap) => service.run_swap(swap),
@@ -104,7 +105,9 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
         }));
         if done.is_err() {
             tracing::error!("{what} ended in a panic");
-            service.backing_up.store(false, Ordering::SeqCst);
+            if is_backup {
+                service.backing_up.store(false, Ordering::SeqCst);
+            }
             if is_start {
                 service
                     .notes

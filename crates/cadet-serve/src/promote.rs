@@ -145,8 +145,9 @@ impl Service {
         self.metrics().paused(paused.elapsed());
         took("switch");
         if has_forgotten {
-            // It is hidden, and what rests on it is made anew with the next compaction.
+            // Who it is, is hidden. What rests on it is made anew with the compaction.
             self.forget_again.store(true, Ordering::SeqCst);
+            let _ = self.jobs.send(Job::Compact);
         }
         self.release();
         Ok(())
@@ -213,7 +214,7 @@ impl Service {
             registry.current().ok().flatten().into_iter().chain(registry.previous().unwrap_or_default());
         let through = |name: String| {
             let entry = registry.entry(&name).ok().flatten();
-            entry.map_or(0, |entry| self.trained_to(&name, &entry.manifest))
+            entry.and_then(|entry| self.trained_to(&entry.manifest)).unwrap_or(0)
         };
         let least = names.map(through).min().unwrap_or(0);
         if least > 0

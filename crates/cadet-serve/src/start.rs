@@ -75,20 +75,21 @@ impl Service {
     /// A model of the registry as it was published, and where it stands in the log.
     pub(crate) fn load_as_published(&self, name: &str) -> Result<Follower> {
         let model = store::load(&self.registry().path(name))?;
-        let (trained, now) = (self.trained_to(name, model.manifest()), self.store().seq());
-        Ok(Follower::of_trained(name, model, trained, now))
-    }
-
-    /// The position up to which a model was trained on this log; 0 where it was trained on none or on another.
-    pub(crate) fn trained_to(&self, name: &str, manifest: &Manifest) -> u64 {
-        let Some(through) = manifest.through else { return 0 };
-        self.store().known(manifest.log.as_deref(), through).unwrap_or_else(|| {
+        let (manifest, now) = (model.manifest(), self.store().seq());
+        let known = self.trained_to(manifest);
+        if let (None, Some(through)) = (known, manifest.through) {
             // All that is in this log came after that training, or the model has it by another way.
             tracing::warn!(
                 "model {name} was trained up to position {through} of a log of another folder, so all of this one is folded in",
             );
-            0
-        })
+        }
+        let trained = known.unwrap_or(0);
+        Ok(Follower::of_trained(name, model, trained, now))
+    }
+
+    /// The position up to which a model was trained on this log; `None` where it was trained on another or on none.
+    pub(crate) fn trained_to(&self, manifest: &Manifest) -> Option<u64> {
+        self.store().known(manifest.log.as_deref(), manifest.through?)
     }
 
     /// Folds in what the log has; where that fails, counts alone go on.
@@ -128,7 +129,7 @@ impl Service {
             return refuse("may know users who are to be forgotten");
         }
         let model = store::load(&folder)?;
-        let since = self.trained_to(name, &trained).min(through);
+        let since = self.trained_to(&trained).unwrap_or(0).min(through);
         let mut follower = Follower::of_folded(name, model, since, trained.data.users, through);
         follower.begin(self.store())?;
         Ok(Some(follower))

@@ -221,6 +221,9 @@ pub fn cut_on(disk: &dyn Disk, folder: &Path, seq: u64) -> Result<u64> {
     let first = firsts.iter().copied().rfind(|first| *first <= (seq + 1).max(manifest.first));
     let first = first.unwrap_or(manifest.first);
     let (end, seq) = last_whole(disk, &state, manifest.store, first, seq)?;
+    if manifest.first > 1 {
+        forget_by(disk, &state, manifest.store, seq)?;
+    }
     // What only saves time goes first, and what says more than the log will.
     for snap in snapshot::list(disk, &state)? {
         let path = snapshot::path(&state, snap);
@@ -233,9 +236,6 @@ pub fn cut_on(disk: &dyn Disk, folder: &Path, seq: u64) -> Result<u64> {
     manifest.forgotten = manifest.forgotten.min(seq);
     // Models that know more than this are told by it that what comes next is new to them.
     manifest.cuts.push(seq);
-    if manifest.first > 1 {
-        forget_by(disk, &state, manifest.store, seq)?;
-    }
     manifest.save(disk, &state)?;
     // From the end on, so that there never is a gap.
     for after in firsts.iter().rev().filter(|other| **other > first) {
@@ -246,12 +246,13 @@ pub fn cut_on(disk: &dyn Disk, folder: &Path, seq: u64) -> Result<u64> {
     Ok(seq)
 }
 
-/// Who was forgotten later than a position is forgotten up to there: what will have the positions after it is
+/// Who was forgotten or described later than a position was so there: what will have the positions after it is
 /// new.
 fn forget_by(disk: &dyn Disk, state: &Path, store: u128, seq: u64) -> Result<()> {
     let memory = Memory::new(store, 1, 0);
     load_base(disk, state, store, &memory)?;
     write(&memory.forgotten).values_mut().for_each(|at| *at = seq.min(*at));
+    write(&memory.features).values_mut().for_each(|(at, _)| *at = seq.min(*at));
     save_base(disk, state, store, &memory)
 }
 

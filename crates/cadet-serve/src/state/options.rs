@@ -29,8 +29,9 @@ pub struct StoreOptions {
     pub window: Duration,
     /// So many exposures are in memory at the most, beside those that were not folded in yet: 16 bytes each, up
     /// to twice that where users come often. Where more came within the window, the oldest that were folded in
-    /// go. Models count those of users and items that they know; then lost are older ones of users and items
-    /// that the model cannot take in, and caps cannot look back as far ([`super::Recent::complete_from`]).
+    /// go. Lost is that caps can look back as far ([`super::Recent::complete_from`]), and how often an item was
+    /// seen in all where the model knows the user or the item not, and so could not count it.
+    /// Opening a log without a snapshot takes all of it into memory first.
     pub recent_rows: usize,
     /// So many positions lie between two snapshots at the most.
     pub snapshot_every: u64,

@@ -299,8 +299,9 @@ impl Store {
             let before = recent.drop_oldest(folded, most - most / 8);
             dropped.1 = recent.len();
             tracing::warn!(
-                "more than {most} exposures were in memory: those from before {before} (seconds since 1970) that \
-                 were folded in went, so caps cannot look further back",
+                "more than {most} exposures were in memory, and {} are left without those that were folded in and \
+                 came before {before} (seconds since 1970): caps cannot look further back",
+                dropped.1
             );
         }
     }

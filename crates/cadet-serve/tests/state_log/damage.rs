@@ -370,3 +370,29 @@ fn a_cut_keeps_what_training_reads_up_to_it() {
         check_tables(&copy, &expected, &what);
     }
 }
+
+#[test]
+fn who_asked_after_a_cut_to_be_forgotten_begins_anew_there() {
+    let disk = SimDisk::new();
+    let options = || StoreOptions { repeats: Duration::ZERO, window: Duration::ZERO, ..small(&disk) };
+    let store = Store::open(Path::new(DATA), options()).unwrap();
+    (0..200).for_each(|i| assert_eq!(put(&store, one("u1", "i0", 1 + i, None)).unwrap().accepted, 1));
+    store.compact().unwrap();
+    // Arrival lies a second back, so that it is older than a horizon of nothing.
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!(put(&store, Entry::Forget("u1".into())).unwrap().seq, 201);
+    // What deleted files said is written down now, and who was forgotten, too.
+    store.release(150).unwrap();
+    drop(store);
+    assert!(disk.names().contains(&Path::new(DATA).join("state/BASE")));
+    assert_eq!(cut_on(&disk, Path::new(DATA), 200).unwrap(), 200);
+    let store = Store::open(Path::new(DATA), options()).unwrap();
+    assert_eq!(put(&store, one("u1", "i0", 500, None)).unwrap().seq, 201);
+    let mut rows = 0;
+    let mut count = |_, _| {
+        rows += 1;
+        Ok(())
+    };
+    store.replay(200, 201, &mut count).unwrap();
+    assert_eq!((rows, store.forgotten("u1")), (1, Some(200)));
+}
