@@ -141,8 +141,8 @@ fn a_full_disk_at_any_call_loses_nothing() {
 
 #[test]
 fn a_fault_while_files_are_merged_loses_nothing() {
-    every_call(Fault::Crash, MERGED, 1);
-    every_call(Fault::Error(ErrorKind::Other), MERGED, 1);
+    every_call(Fault::Crash, MERGED, 2);
+    every_call(Fault::Error(ErrorKind::Other), MERGED, 2);
 }
 
 #[test]
