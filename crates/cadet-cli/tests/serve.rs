@@ -89,8 +89,12 @@ fn it_answers_with_keys_reads_them_again_and_ends_in_good_order() {
     std::fs::write(folder.path().join("cadet.toml"), settings).unwrap();
     let (mut running, address) = start(folder.path(), &["--log-format", "json"]);
     assert!(get(&address, "/livez", None).starts_with("HTTP/1.1 200"));
-    assert!(get(&address, "/v1/status", None).starts_with("HTTP/1.1 401"));
     let begun = Instant::now();
+    // Until the folder is open, everybody is told to wait.
+    while get(&address, "/v1/status", None).starts_with("HTTP/1.1 503") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", get(&address, "/v1/status", None));
+    }
+    assert!(get(&address, "/v1/status", None).starts_with("HTTP/1.1 401"));
     while !get(&address, "/v1/status", Some(&first)).starts_with("HTTP/1.1 200") {
         assert!(begun.elapsed() < Duration::from_secs(20), "{}", get(&address, "/v1/status", Some(&first)));
     }
