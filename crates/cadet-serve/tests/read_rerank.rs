@@ -121,6 +121,7 @@ async fn what_is_wrong_is_said_with_its_place() {
         (one(json!({"window": "7 days"})), "invalid", "/window"),
         (one(json!({"window": "0d"})), "invalid", "/window"),
         (one(json!({"window": "9999999999w"})), "invalid", "/window"),
+        (one(json!({"window": "31d"})), "invalid", "/window"),
         (one(json!({"method": "best"})), "invalid", "/method"),
         (one(json!({"lamda": 0.5})), "invalid", "/lamda"),
         (json!({"lists": many}), "too_many_rows", "/lists"),

@@ -138,10 +138,11 @@ pub async fn put_users(
         let detail = "this model learns its features from what users saw: there are none to give";
         return Err(Problem::invalid("/users", detail));
     }
+    let described = crate::fold::described_by(serving.model());
     let (mut features, mut faults) = (Vec::with_capacity(written), Vec::new());
     for (row, user) in request.users.into_iter().enumerate() {
         match values(&user, names) {
-            Ok(values) => features.push(Feature { user: user.user_id.0, values }),
+            Ok(values) => features.push(Feature { names: described, user: user.user_id.0, values }),
             Err((name, why)) => {
                 faults.push(fault(format!("/users/{row}/features/{}", escaped(&name)), why));
             }

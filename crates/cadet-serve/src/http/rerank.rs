@@ -46,7 +46,8 @@ pub struct RerankRequest {
     /// Items that the user saw this often or more go below all others.
     #[schema(minimum = 1)]
     max_seen: Option<u32>,
-    /// `max_seen` counts what happened in this span up to now, such as `7d`. Exposures that came through this
+    /// `max_seen` counts what happened in this span up to now, such as `7d`; `30d` at the most, less where more came
+    /// than is kept. Exposures that came through this
     /// service are counted one by one; of what the model was trained on beside that only the last exposure of
     /// a pair is known, so it counts once, where later ones do not count already.
     window: Option<Span>,
@@ -131,6 +132,27 @@ impl RerankRequest {
         Ok(length)
     }
 
+    /// A cap that looks further back than exposures are kept would let through what it is to hold.
+    fn check_window(&self, app: &Service) -> Result<(), Problem> {
+        let Some(window) = self.window else { return Ok(()) };
+        let most = app.options.store.window.as_secs();
+        if u64::from(window.0) > most {
+            let days = most / 86_400;
+            return Err(Problem::invalid(
+                "/window",
+                format!("exposures are counted for {days} days at the most"),
+            ));
+        }
+        let from = app.store().recent().complete_from();
+        if window.ago() < from {
+            let detail = format!(
+                "so many exposures came that they are kept from {from} on (seconds since 1970): take a shorter window"
+            );
+            return Err(Problem::invalid("/window", detail));
+        }
+        Ok(())
+    }
+
     /// All lists, each in its new order.
     fn outcomes(
         &self,
@@ -142,6 +164,7 @@ impl RerankRequest {
         let lists = self.lists.all("/lists")?;
         let excluded = self.exclude.as_ref().map(|list| list.all("/exclude")).transpose()?;
         let excluded: HashSet<&Id> = excluded.into_iter().flatten().collect();
+        self.check_window(app)?;
         let counting =
             Counting { app, serving, config, from: self.window.map(Span::ago), excluded: &excluded };
         let one = |list| with_workspaces(serving, |own| counting.rerank(&mut own.rerank, list));
