@@ -1,10 +1,14 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo check test wheel python-test bench experiments dashboard-test screenshots
+.PHONY: demo serve check test wheel python-test bench experiments serve-test dashboard-test soak screenshots
 
 CARGO ?= cargo
 
 demo: ## the main job on a generated world with known truth
 	$(CARGO) run --quiet --release -p cadet-cli -- demo --out cadet-demo
+
+serve: ## the service: a model of a generated shop, unless cadet-serve-data has one, and the dashboard on port 8377
+	$(CARGO) run --quiet --release -p cadet-cli -- demo --into cadet-serve-data
+	$(CARGO) run --quiet --release -p cadet-cli -- serve cadet-serve-data
 
 PRODUCT = -p cadet -p cadet-data -p cadet-plot -p cadet-show -p cadet-serve -p cadet-python -p cadet-cli
 
@@ -21,6 +25,7 @@ test: ## every check, cheapest first
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(MAKE) python-test
+	$(MAKE) serve-test
 
 PYTHON = target/python/bin/python
 PIP = -m pip install --quiet --disable-pip-version-check
@@ -58,10 +63,27 @@ experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
 	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate
 
-dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow (wants chromium and npm)
+SERVE_TESTS = crates/cadet-serve/tests
+
+serve-test: dashboard-test ## the running service from without: its description, its enemies, its clients, alerts and board, its pages
+	python3 $(SERVE_TESTS)/process/contract.py
+	python3 $(SERVE_TESTS)/process/abuse.py
+	$(SERVE_TESTS)/process/tools.sh curl node promtool
+	ops/test.sh
+
+dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow
+	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
 	$(CARGO) build --quiet -p cadet-cli
-	python3 crates/cadet-serve/tests/dashboard/run.py
+	python3 $(SERVE_TESTS)/dashboard/run.py
+
+soak: ## what takes long: thousands of kills, swaps and slow clients, ten times the questions, floods of a minute
+	$(CARGO) test $(PRODUCT) --quiet soak_ -- --ignored --test-threads 1
+	$(SERVE_TESTS)/process/tools.sh python3
+	$(CARGO) build --quiet -p cadet-cli
+	python3 $(SERVE_TESTS)/process/contract.py --soak
+	python3 $(SERVE_TESTS)/process/abuse.py --soak
 
 screenshots: ## docs/images/, made again
+	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
 	$(CARGO) build --quiet -p cadet-cli
-	python3 crates/cadet-serve/tests/dashboard/run.py --shots docs/images
+	python3 $(SERVE_TESTS)/dashboard/run.py --shots docs/images

@@ -4,7 +4,13 @@
 //! A `sh` block is a script. In a `console` block lines that start with `$ ` are commands (a `\` at the end
 //! goes on in the next line) and the others are what they print, which is for the reader and not compared. A
 //! block with any other name, or none, is not run.
+//!
+//! What a guide starts in the background, such as `cadet serve data &`, runs until the guide ends. A service of
+//! a guide listens on a port of its own, which stands for 127.0.0.1:8377 in all of its commands.
 
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -50,6 +56,25 @@ fn commands(block: &[&str]) -> String {
     text
 }
 
+/// Ends all that the scripts of a guide left running: each script is a process group of its own.
+#[derive(Default)]
+struct Groups(Vec<u32>);
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            // Most are gone already.
+            let _ = Command::new("kill")
+                .args(["-KILL", "--", &format!("-{group}")])
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
+
+/// Where the service of a guide listens in the guide's own words.
+const LISTEN: &str = "127.0.0.1:8377";
+
 fn run(guide: &Path) -> Result<usize, String> {
     let text = std::fs::read_to_string(guide).map_err(|e| format!("{}: {e}", guide.display()))?;
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
@@ -57,23 +82,34 @@ fn run(guide: &Path) -> Result<usize, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = cadet.parent().map(PathBuf::from).into_iter().chain(std::env::split_paths(&path));
     let path = std::env::join_paths(places).map_err(|e| e.to_string())?;
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let listen = free.map_err(|e| e.to_string())?.to_string();
+    let said = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
     let scripts = scripts(&text);
+    let mut groups = Groups::default();
     for script in &scripts {
-        let output = Command::new("sh")
-            .args(["-e", "-c", &script.text])
+        // A file and no pipe: what stays in the background would hold a pipe open.
+        let stderr = File::create(said.path()).map_err(|e| e.to_string())?;
+        let mut shell = Command::new("sh")
+            .args(["-e", "-c", &script.text.replace(LISTEN, &listen)])
             .current_dir(folder.path())
             .env("PATH", &path)
+            .env("CADET_SERVE__LISTEN", &listen)
+            .process_group(0)
             .stdin(Stdio::null())
-            .output()
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
             .map_err(|e| e.to_string())?;
-        if !output.status.success() {
+        groups.0.push(shell.id());
+        let status = shell.wait().map_err(|e| e.to_string())?;
+        if !status.success() {
+            let said = std::fs::read_to_string(said.path()).unwrap_or_default();
             return Err(format!(
-                "{} line {}: {}\n{}\n{}",
+                "{} line {}: {status}\n{}\n{said}",
                 guide.display(),
                 script.line,
-                output.status,
-                script.text,
-                String::from_utf8_lossy(&output.stderr)
+                script.text
             ));
         }
     }
@@ -117,4 +153,22 @@ fn a_command_that_fails_is_told_with_its_line() {
     std::fs::write(&guide, "```sh\ntrue\n```\n```sh\ncadet inspect nowhere\ntrue\n```\n").unwrap();
     let error = run(&guide).unwrap_err();
     assert!(error.contains("bad.md line 5") && error.contains("no such model folder"), "{error}");
+}
+
+#[test]
+fn a_service_of_a_guide_runs_on_in_the_next_block_and_ends_with_the_guide() {
+    let folder = tempfile::tempdir().unwrap();
+    let (guide, log) = (folder.path().join("serve.md"), folder.path().join("log"));
+    let (ask, log) = ("curl -sS -f --retry 20 --retry-all-errors http://127.0.0.1:8377/livez", log.display());
+    let text = format!(
+        "```sh\nmkdir data\ncadet serve data 2> {log} &\n{ask}\n```\n```sh\n{ask}\ncat data/LOCK > {log}.pid\n```\n"
+    );
+    std::fs::write(&guide, text).unwrap();
+    assert_eq!(run(&guide), Ok(2));
+    let pid = std::fs::read_to_string(format!("{log}.pid")).unwrap();
+    let begun = std::time::Instant::now();
+    while Path::new("/proc").join(pid.trim()).exists() {
+        assert!(begun.elapsed().as_secs() < 10, "process {pid} runs still");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }

@@ -24,6 +24,8 @@ fn training_into_a_data_folder_leaves_a_model_that_answers() {
     assert_eq!((first.len(), &first[0]["current"]), (1, &Value::Bool(true)));
     let first = first[0]["model"].as_str().unwrap().to_owned();
     assert!(out.contains(&first));
+    let report = fs::read_to_string(place.path("data/models").join(&first).join("report.html")).unwrap();
+    assert!(report.starts_with("<!doctype html>"), "{}", &report[..80]);
     let shown = place
         .ok(&format!("train log.csv --users users.csv --into data --no-promote --json --seed 2 {QUICK}"));
     let shown: Value = serde_json::from_str(&shown).unwrap();
@@ -47,6 +49,9 @@ fn training_into_a_data_folder_leaves_a_model_that_answers() {
     fs::write(&path, serde_json::to_vec(&manifest).unwrap()).unwrap();
     place.refused(&format!("model promote data {second}"), &["SHA-256"]);
     assert_eq!(current(&place), format!("{first}\n"));
+    // A folder with a model is nobody's to play with.
+    assert!(place.ok("demo --into data").contains("nothing was done"));
+    place.refused("demo --into other --users 100", &["--into"]);
     place.refused(&format!("train log.csv --into data --out model {QUICK}"), &["--into"]);
     place.refused(&format!("train log.csv --no-promote --out model {QUICK}"), &["--no-promote"]);
 }

@@ -62,6 +62,7 @@ pub struct Metrics {
     familiarity: Histogram,
     shares: [Share; 3],
     disk: IntGauge,
+    disk_size: IntGauge,
     lag: IntGaugeVec,
     stream_rejected: IntCounterVec,
     process: process::Process,
@@ -198,6 +199,7 @@ impl Default for Metrics {
                 share("cadet_fresh_ratio", "Share of rows with a familiarity below 0"),
             ],
             disk: make.level("cadet_disk_free_bytes", "Bytes that are free where the data folder is"),
+            disk_size: make.level("cadet_disk_size_bytes", "Bytes of the disk that the data folder is on"),
             lag: make.levels("cadet_stream_lag", "Events of a stream not read yet", &["stream", "partition"]),
             stream_rejected: make.count("cadet_stream_rejected_total", "Events refused", &["stream"]),
             process: process::Process::new(&make),
@@ -351,9 +353,10 @@ impl Metrics {
         self.model.alive.set(alive as i64);
     }
 
-    /// Bytes that are free where the data folder is.
-    pub fn disk_free(&self, bytes: u64) {
-        self.disk.set(bytes as i64);
+    /// Bytes that are free where the data folder is, and all of them.
+    pub fn disk(&self, free: u64, size: u64) {
+        self.disk.set(free as i64);
+        self.disk_size.set(size as i64);
     }
 
     /// Events of a part of a stream that were not read yet.

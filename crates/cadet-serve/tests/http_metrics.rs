@@ -56,6 +56,7 @@ fn whatever_is_asked_there_are_at_most_500_series_and_no_names_in_them() {
     {
         metrics.swapped(kind, result, 1.0);
     }
+    metrics.requests().shed("in_flight");
     let spec = world.get("/openapi.json").json();
     let paths: Vec<&String> = spec["paths"].as_object().unwrap().keys().collect();
     let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"];
@@ -89,6 +90,17 @@ fn whatever_is_asked_there_are_at_most_500_series_and_no_names_in_them() {
     assert_eq!(value("cadet_http_requests_in_flight"), Some(1.0));
     assert!(value("process_resident_memory_bytes").unwrap() > 1e6);
     assert!(value("cadet_auth_failures_total{reason=\"host\"}").unwrap() > 10.0);
+    // What alerts and the board ask for is there by that name.
+    let asked =
+        concat!(include_str!("../../../ops/cadet.rules.yml"), include_str!("../../../ops/grafana.json"));
+    let words = asked.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let names: HashSet<&str> =
+        words.filter(|word| word.starts_with("cadet_") || word.starts_with("process_")).collect();
+    assert!(names.len() > 25, "{names:?}");
+    for name in names {
+        let is_there = samples.iter().any(|(series, _)| series.split('{').next() == Some(name));
+        assert!(is_there, "ops/ asks for {name}");
+    }
 }
 
 #[test]
@@ -128,6 +140,7 @@ fn every_name_of_the_contract_is_there() {
         "cadet_repeat_ratio",
         "cadet_fresh_ratio",
         "cadet_disk_free_bytes",
+        "cadet_disk_size_bytes",
         "process_cpu_seconds_total",
     ] {
         assert!(text.contains(&format!("# TYPE {name} ")), "{name} is missing");

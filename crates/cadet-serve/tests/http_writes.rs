@@ -75,6 +75,9 @@ fn all_or_nothing_unless_a_part_is_wanted() {
         json!({"user_id": "c", "item_id": 1, "timestamp": -1}),
         json!({"user_id": "c", "item_id": 1, "wieght": 1}),
         json!({"user_id": "c"}),
+        json!({"user_id": "c", "item_id": 1, "weight": 1e-12}),
+        json!({"user_id": "c", "item_id": 1, "weight": 1e10}),
+        json!({"user_id": "c", "item_id": 1, "timestamp": "2100-01-01"}),
     ];
     let body = json!({ "exposures": bad });
     let refused = world.post("/v1/exposures", &body);
@@ -94,10 +97,13 @@ fn all_or_nothing_unless_a_part_is_wanted() {
             "/exposures/4/timestamp",
             "/exposures/5/wieght",
             "/exposures/6",
+            "/exposures/7/weight",
+            "/exposures/8/weight",
+            "/exposures/9/timestamp",
         ]
     );
     let taken = world.post("/v1/exposures?partial=true", &body);
-    assert_eq!(counts(&taken), (207, 1, 0, 6));
+    assert_eq!(counts(&taken), (207, 1, 0, 9));
     assert_eq!(pointers(&taken.json()["rejected"]), found);
     assert_eq!(seen(&world, "c", "1"), 1);
     let many = "user_id,item_id,weight\n".to_owned() + &"c,1,none\n".repeat(250);
@@ -227,7 +233,9 @@ fn a_backup_is_a_task_with_a_place() {
     assert_eq!(begun.status, 202, "{}", begun.text());
     let task = ended(&world, begun.header("location").unwrap());
     assert_eq!(task["status"], "succeeded", "{task}");
-    assert_eq!(std::fs::read_dir(world.folder.path().join("backups")).unwrap().count(), 1);
+    let mut backups = std::fs::read_dir(world.folder.path().join("backups")).unwrap();
+    assert_eq!(backups.next().unwrap().unwrap().file_name().to_str(), task["subject"].as_str());
+    assert!(backups.next().is_none());
     assert_eq!(world.get("/v1/tasks").json()["tasks"][0]["kind"], "backup");
     let unknown = world.get("/v1/tasks/999");
     assert_eq!((unknown.status, unknown.code().as_str()), (404, "unknown_task"));

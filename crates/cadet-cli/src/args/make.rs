@@ -12,6 +12,9 @@ pub(crate) struct Demo {
     /// Folder for the log, the model and report.html
     #[arg(long, default_value = "cadet-demo", value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Instead, have a model of a generated shop answer in a service's data folder, if it has none
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "worlds", "users", "items", "exposures"])]
+    pub(crate) into: Option<PathBuf>,
     /// Worlds to compare learned and random embeddings in
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) worlds: u64,

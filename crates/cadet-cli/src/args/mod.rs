@@ -55,7 +55,9 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the main job on a generated world whose truth is known
-    #[command(after_help = "Example:\n  cadet demo --out cadet-demo && open cadet-demo/report.html")]
+    #[command(
+        after_help = "Examples:\n  cadet demo --out cadet-demo && open cadet-demo/report.html\n  cadet demo --into data && cadet serve data"
+    )]
     Demo(Demo),
     /// Learn a model from exposure logs
     #[command(

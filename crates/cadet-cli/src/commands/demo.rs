@@ -57,6 +57,9 @@ pub(crate) struct Against {
 }
 
 pub(crate) fn run(args: &Demo, global: &Global) -> Result<()> {
+    if let Some(dir) = &args.into {
+        return super::shop::run(dir, global);
+    }
     let clock = Instant::now();
     let (out, seed) = (&args.out, global.seed.unwrap_or(1));
     let (users, items, exposures) = (args.users, args.items, args.exposures);

@@ -14,6 +14,7 @@ mod repeats;
 pub(crate) mod rerank;
 pub(crate) mod score;
 pub(crate) mod serve;
+mod shop;
 pub(crate) mod similar;
 pub(crate) mod simulate;
 pub(crate) mod state;

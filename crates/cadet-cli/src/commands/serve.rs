@@ -1,7 +1,6 @@
 //! `cadet serve`: answers questions over HTTP, and keeps what users were shown.
 
 use anyhow::Result;
-use cadet::Error;
 use cadet_serve::config::{Config, Given};
 
 use crate::args::Serve;
@@ -9,13 +8,17 @@ use crate::settings::{self, Usage};
 
 pub(crate) fn run(args: &Serve) -> Result<()> {
     if !args.folder.is_dir() {
-        let missing = std::io::ErrorKind::NotFound;
-        return Err(Error::io(&args.folder, missing.into()).into());
+        let dir = args.folder.display();
+        let what = format!(
+            "{dir}: no such folder: `cadet train LOG --into {dir}` makes one with a model of your log, `cadet demo --into {dir}` one to try"
+        );
+        return Err(Usage(what).into());
     }
     let config = Config::resolve(typed(args).or(Given::of_environment(environment())?).or(written(args)?))?;
     let has_keys = config.keys.is_some();
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     cadet_serve::run::run(&args.folder, config, |address| {
-        tracing::info!("http://{address}");
+        tracing::info!("dashboard and API: {scheme}://{address}");
         if !has_keys {
             tracing::info!("without keys: everybody who reaches {address} may do everything");
         }
@@ -29,6 +32,8 @@ fn typed(args: &Serve) -> Given {
     Given {
         listen: args.listen.clone(),
         keys: args.keys.clone(),
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
         insecure_no_auth: flag(args.insecure_no_auth),
         allowed_host: list(&args.allowed_host),
         cors_origin: list(&args.cors_origin),

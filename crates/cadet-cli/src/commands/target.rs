@@ -62,8 +62,16 @@ pub(crate) fn of_log(dir: &Path, data: &[PathBuf]) -> (Vec<PathBuf>, Option<u64>
             Ok(entries) if is_all => entries.flatten().map(|e| e.path()).collect(),
             _ => Vec::new(),
         };
+        // A service that was just started has written nothing down yet.
+        if is_all && inside.is_empty() && data.len() > 1 {
+            continue;
+        }
         inside.retain(|path| span(path).is_some());
         inside.sort();
+        // Files that became one lie beside it for a while.
+        let spans: Vec<_> = inside.iter().filter_map(|path| span(path)).collect();
+        let is_inside = |of: (u64, u64)| spans.iter().any(|s| *s != of && s.0 <= of.0 && of.1 <= s.1);
+        inside.retain(|path| span(path).is_some_and(|span| !is_inside(span)));
         if inside.is_empty() { files.push(path.clone()) } else { files.extend(inside) }
     }
     let is_inside = |path: &&PathBuf| {
@@ -102,6 +110,11 @@ mod tests {
             exposures.join(name)
         };
         let [a, b, c] = ["00001-00010.parquet", "00011-00020.parquet", "00022-00030.parquet"].map(file);
+        let of_none = dir.path().join("none");
+        fs::create_dir_all(of_none.join("exposures")).unwrap();
+        let before = dir.path().join("before.csv");
+        assert_eq!(of_log(&of_none, &[before.clone(), of_none.join("exposures")]), (vec![before], None));
+        assert_eq!(of_log(&of_none, &[of_none.join("exposures")]).0.len(), 1, "nothing at all is an error");
         file("notes.txt");
         let of =
             |data: &[&PathBuf]| of_log(dir.path(), &data.iter().map(|p| (*p).clone()).collect::<Vec<_>>());
@@ -109,10 +122,13 @@ mod tests {
         assert_eq!(of(&[&b, &a]).1, Some(20));
         assert_eq!(of(&[&b]).1, None);
         assert_eq!(of(&[&c, &a]).1, Some(10));
+        // What is in a file that others became is not read from them, too.
+        let whole = file("00001-00020.parquet");
+        assert_eq!(of(&[&exposures]), (vec![whole, c.clone()], Some(20)));
         // The same names elsewhere say nothing.
         let other = dir.path().join("00001-00010.parquet");
         fs::write(&other, "").unwrap();
         assert_eq!(of(&[&other]), (vec![other.clone()], None));
-        assert_eq!(of_log(&dir.path().join("none"), std::slice::from_ref(&a)).1, None);
+        assert_eq!(of_log(&dir.path().join("nowhere"), std::slice::from_ref(&a)).1, None);
     }
 }

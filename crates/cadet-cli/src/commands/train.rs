@@ -37,9 +37,14 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         Target::DataFolder { .. } => None,
     };
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
-    let (data, through) = match &args.into {
-        Some(dir) => target::of_log(dir, &args.data),
-        None => (args.data.clone(), None),
+    let (data, through, log_name) = match &args.into {
+        Some(dir) => {
+            // Asked first: a log that is cut afterwards is told from this one.
+            let name = cadet_serve::state::log_name(dir)?;
+            let (data, through) = target::of_log(dir, &args.data);
+            (data, through, name.filter(|_| through.is_some()))
+        }
+        None => (args.data.clone(), None, None),
     };
     let log = read_log(args, &data, settings.half_life)?;
     let titles = titles(args, &log.items)?;
@@ -49,14 +54,16 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let model = cadet::fit(log, &settings, &mut watch).map_err(|e| watch.left_off(blame(e, &settings)))?;
     let model = model.with_titles(titles)?.with_manifest(|manifest| {
         manifest.data.columns = columns(&args.log, &args.events);
-        manifest.through = through;
+        (manifest.through, manifest.log) = (through, log_name);
         fill_costs(manifest, clock, 0.0);
     });
     let (place, name) = target.save(&model)?;
     if model.manifest().history.end != End::Interrupted {
         watch.forget()?;
     }
-    if let Some(path) = &args.report {
+    // A service shows the report that lies in the folder of the model.
+    let beside = name.is_some().then(|| place.join("report.html"));
+    for path in args.report.iter().chain(&beside) {
         report::write(path, &page::of_model(&model)?)?;
     }
     let spread = again.map(|log| repeats::run(&model, &log, &settings, args.repeats)).transpose()?;

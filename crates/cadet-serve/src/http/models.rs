@@ -198,7 +198,9 @@ pub async fn report(State(app): State<App>, Part(name): Part<String>) -> Result<
     let page = match found.await? {
         Err(nearest) => return Err(unknown(&name, nearest)),
         Ok(None) => {
-            let detail = format!("model {name} was made without a report: `cadet train --report` writes one");
+            let detail = format!(
+                "model {name} was made without a report: `cadet train --into` writes one with every model"
+            );
             return Err(Problem::new(Code::NoReport, detail));
         }
         Ok(Some(page)) => page,
@@ -233,8 +235,10 @@ async fn force(request: Request) -> Result<bool, Problem> {
     if bytes.is_empty() {
         return Ok(false);
     }
-    let read = serde_json::from_slice::<PromoteRequest>(&bytes);
-    read.map(|request| request.force).map_err(|error| wrong::<PromoteRequest>(&bytes, &error))
+    // `null` is as good as nothing.
+    let read = serde_json::from_slice::<Option<PromoteRequest>>(&bytes);
+    read.map(|request| request.is_some_and(|request| request.force))
+        .map_err(|error| wrong::<PromoteRequest>(&bytes, &error))
 }
 
 impl From<NotPromoted> for Problem {

@@ -34,8 +34,8 @@ fn update(app: &Service) {
     if let Some(facts) = facts(app) {
         app.metrics().model(&facts);
     }
-    if let Some(free) = free(app) {
-        app.metrics().disk_free(free);
+    if let Some((free, size)) = disk(app) {
+        app.metrics().disk(free, size);
     }
 }
 
@@ -61,8 +61,9 @@ fn facts(app: &Service) -> Option<ModelFacts> {
     })
 }
 
-/// Bytes that are free where the data folder is.
-pub fn free(app: &Service) -> Option<u64> {
+/// Bytes that are free where the data folder is, and all of them.
+pub fn disk(app: &Service) -> Option<(u64, u64)> {
     let disk = rustix::fs::statvfs(app.folder()).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    Some((bytes(disk.f_bavail), bytes(disk.f_blocks)))
 }

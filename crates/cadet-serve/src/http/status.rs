@@ -89,7 +89,7 @@ pub async fn status(State(surface): State<Surface>) -> Json<StatusAnswer> {
         log_bytes: stats.log_bytes,
         dedup_horizon_seconds: stats.horizon,
         storage_failed: stats.failed,
-        disk_free_bytes: scrape::free(app),
+        disk_free_bytes: scrape::disk(app).map(|(free, _)| free),
         uptime_seconds: app.started().elapsed().as_secs(),
         keys: surface.has_keys(),
         limits: Limits {

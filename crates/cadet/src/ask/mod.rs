@@ -47,6 +47,7 @@ pub(crate) use users::ready;
 pub use users::{LeftOut, Users};
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,8 @@ impl Mode {
 #[derive(Debug)]
 pub struct Ask {
     scorer: Scorer,
+    /// Worked out when it is first asked for.
+    shares: OnceLock<propensity::Shares>,
 }
 
 /// A service hands one to many threads.
@@ -124,7 +127,7 @@ impl Ask {
 
     /// Ready to answer about these users and the items of their model.
     pub fn about(users: Users) -> Self {
-        Self { scorer: Scorer::new(users) }
+        Self { scorer: Scorer::new(users), shares: OnceLock::new() }
     }
 
     /// Who can be asked about.
