@@ -375,6 +375,7 @@ fn options_of_several_commands_read_alike() {
     // they say.
     let apart = |command: &str, option: &str| match option {
         "--user-col" | "--item-col" => command == "train",
+        "--into" => command == "demo",
         "--out" => !["score", "rerank"].contains(&command),
         "--users" => !["score", "audience", "rerank", "fresh", "user", "explain"].contains(&command),
         "--items" | "--number" | "--mode" | "--lambda" | "--exposures" | "--all" | "--top"
