@@ -1,5 +1,5 @@
 # The few commands that matter. Each does its own set-up on a machine that has Rust.
-.PHONY: demo serve check test serve-test bench experiments dashboard-test screenshots
+.PHONY: demo serve check test bench experiments serve-test dashboard-test soak screenshots
 
 CARGO ?= cargo
 
@@ -26,10 +26,6 @@ test: ## every check, cheapest first
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(MAKE) serve-test
 
-serve-test: ## clients, alerts, board and unit against a running service (as root, installs with apt-get what is missing)
-	$(CARGO) build --quiet -p cadet-cli
-	ops/test.sh
-
 bench: ## speed beside PyTorch, ONNX Runtime and Polars, how fast a model answers, and a service
 	python3 benches/peers/run.py
 	$(CARGO) build --release -p cadet-cli --bins --examples
@@ -43,10 +39,27 @@ experiments: ## quality on generated worlds: settings compared over seeds
 	$(CARGO) run --release -p cadet-cli --example fdr -- research/results/fdr
 	$(CARGO) run --release -p cadet-cli -- simulate --out research/results/simulate
 
-dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow (wants chromium and npm)
+SERVE_TESTS = crates/cadet-serve/tests
+
+serve-test: dashboard-test ## the running service from without: its description, its enemies, its clients, alerts and board, its pages
+	python3 $(SERVE_TESTS)/process/contract.py
+	python3 $(SERVE_TESTS)/process/abuse.py
+	$(SERVE_TESTS)/process/tools.sh curl node promtool
+	ops/test.sh
+
+dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow
+	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
 	$(CARGO) build --quiet -p cadet-cli
-	python3 crates/cadet-serve/tests/dashboard/run.py
+	python3 $(SERVE_TESTS)/dashboard/run.py
+
+soak: ## what takes long: thousands of kills, swaps and slow clients, ten times the questions, floods of a minute
+	$(CARGO) test $(PRODUCT) --quiet soak_ -- --ignored --test-threads 1
+	$(SERVE_TESTS)/process/tools.sh python3
+	$(CARGO) build --quiet -p cadet-cli
+	python3 $(SERVE_TESTS)/process/contract.py --soak
+	python3 $(SERVE_TESTS)/process/abuse.py --soak
 
 screenshots: ## docs/images/, made again
+	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
 	$(CARGO) build --quiet -p cadet-cli
-	python3 crates/cadet-serve/tests/dashboard/run.py --shots docs/images
+	python3 $(SERVE_TESTS)/dashboard/run.py --shots docs/images

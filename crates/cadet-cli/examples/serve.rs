@@ -207,7 +207,7 @@ fn main() -> Result<()> {
     let surface = Surface::new(Arc::clone(&service), Config::default())?;
     let (listener, address) = listen()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.spawn(server::serve(listener, surface, std::future::pending()));
+    runtime.spawn(server::serve(listener, surface, None, std::future::pending()));
     let disk = Arc::new(Disk::make(&folder)?);
     let serve_bare = |router: Router| -> Result<SocketAddr> {
         let (listener, address) = listen()?;

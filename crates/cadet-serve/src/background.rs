@@ -1,6 +1,6 @@
 //! Who does what nobody waits for? One thread folds what arrives into the model that answers and drops what
-//! answered before; another one does long work, one piece after the other: it loads models, copies the folder,
-//! writes what was folded.
+//! answered before; another one makes models answer that are to; a third does long work, one piece after the
+//! other: it loads the first model, copies the folder, forgets users, writes what was folded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -62,16 +62,21 @@ impl Bell {
     }
 }
 
-/// Starts both threads. They end with the service.
-pub(crate) fn start(service: &Arc<Service>, to_do: Receiver<Job>) -> std::io::Result<Vec<JoinHandle<()>>> {
+/// Starts all threads. They end with the service.
+pub(crate) fn start(
+    service: &Arc<Service>,
+    to_do: Receiver<Job>,
+    to_swap: Receiver<Job>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let (bell, folding, working) =
-        (Arc::clone(&service.bell), Arc::downgrade(service), Arc::downgrade(service));
+    let (bell, weak) = (Arc::clone(&service.bell), || Arc::downgrade(service));
+    let (folding, working, swapping) = (weak(), weak(), weak());
     // The first job cannot fail to be sent: its receiver is here.
     let _ = service.jobs.send(Job::Start);
     Ok(vec![
         thread("cadet-fold").spawn(move || keep_folding(&folding, &bell))?,
         thread("cadet-work").spawn(move || work(&working, &to_do))?,
+        thread("cadet-swap").spawn(move || work(&swapping, &to_swap))?,
     ])
 }
 
@@ -82,6 +87,7 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
             return;
         }
         let (what, is_start) = (format!("{job:?}"), matches!(job, Job::Start));
+        let is_backup = matches!(job, Job::BackUp(_));
         let done = catch_unwind(AssertUnwindSafe(|| match job {
             Job::Start => service.load_at_start(),
             Job::Swap(swap) => service.run_swap(swap),
@@ -99,7 +105,9 @@ fn work(service: &Weak<Service>, to_do: &Receiver<Job>) {
         }));
         if done.is_err() {
             tracing::error!("{what} ended in a panic");
-            service.backing_up.store(false, Ordering::SeqCst);
+            if is_backup {
+                service.backing_up.store(false, Ordering::SeqCst);
+            }
             if is_start {
                 service
                     .notes
@@ -124,8 +132,11 @@ fn keep_folding(service: &Weak<Service>, bell: &Bell) {
         }
         wait = LOOK.min(service.options.fold_every);
         if pace.is_due(&service, rung) {
-            pace.after(service.fold_news());
-            *lock(&service.notes.behind) = None;
+            let is_done = service.fold_news();
+            pace.after(is_done);
+            if is_done {
+                *lock(&service.notes.behind) = None;
+            }
         }
         service.sweep();
         if looked.elapsed() >= service.options.look_every {
@@ -135,7 +146,7 @@ fn keep_folding(service: &Weak<Service>, bell: &Bell) {
         service.ask_for_snapshot();
         if compacted.0.elapsed() >= service.options.compact_every {
             let seq = service.store().seq();
-            if seq > compacted.1 {
+            if seq > compacted.1 || service.forget_again.load(Ordering::SeqCst) {
                 // Only a service that ends has nobody to do it.
                 let _ = service.jobs.send(Job::Compact);
             }

@@ -4,9 +4,8 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use cadet::{Error, IdRef, Result};
+use cadet::{Error, Result};
 
 use crate::background::Job;
 use crate::condition::lock;
@@ -15,41 +14,29 @@ use crate::promote::problem;
 use crate::registry::stamp;
 use crate::service::{NotPromoted, Service};
 use crate::state::{Entry, Receipt, Refusal};
+use crate::tasks::Ends;
 
 const BACKUPS: &str = "backups";
 /// A backup on its way, or what a killed one left.
 const PARTIAL: &str = ".partial";
-/// A write that takes longer than this has failed or soon will.
-const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
 impl Service {
     /// Forgets a user: at once for questions, on the disk with the next compaction, which the task with the
     /// number that is returned does. The entry is on the disk when this returns, which takes as long as one
-    /// write does.
+    /// write does: async code calls it on a thread that may wait.
     pub fn forget(self: &Arc<Self>, user: &str) -> Result<u64, Refusal> {
         let receipt = self.write(Entry::Forget(user.into()))?;
         self.last_forgotten.fetch_max(receipt.seq, Ordering::SeqCst);
         // The task is seen by all who may read, and a user who is forgotten is not to be named.
         let task = self.tasks().begin("delete_user", "");
-        lock(&self.leaving).push((task, user.to_owned()));
+        lock(&self.leaving).push(task);
         self.jobs.send(Job::Forget).map_err(|_| Refusal::Stopping)?;
         Ok(task)
     }
 
     fn write(&self, entry: Entry) -> Result<Receipt, Refusal> {
-        let mut written = self.store().submit(entry)?;
-        let begun = Instant::now();
-        loop {
-            // Called from async code, too, where a thread must not be blocked by a channel of that code.
-            match written.try_recv() {
-                Ok(outcome) => return outcome,
-                Err(tokio::sync::oneshot::error::TryRecvError::Closed) => return Err(Refusal::Stopping),
-                Err(_) if begun.elapsed() > LONGEST_WRITE => {
-                    return Err(Refusal::Failed(format!("no answer in {} s", LONGEST_WRITE.as_secs())));
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
+        // The writer only goes without an answer when it has gone altogether.
+        self.store().submit(entry)?.blocking_recv().unwrap_or(Err(Refusal::Stopping))
     }
 
     /// Removes all users who are to be forgotten from the log and from what was folded, in one go.
@@ -58,33 +45,33 @@ impl Service {
         if leaving.is_empty() {
             return;
         }
-        let at = self.last_forgotten.load(Ordering::SeqCst);
-        let phase = |what: &str| leaving.iter().for_each(|(task, _)| self.tasks().phase(*task, what));
+        let phase = |what: &str| leaving.iter().for_each(|task| self.tasks().phase(*task, what));
+        let ends = Ends::of(self.tasks(), &leaving);
         phase("compacting");
-        let done = self.store().compact().and_then(|()| {
-            phase("folding");
-            self.drop_folded()?;
-            self.fold_without(&leaving, at)
-        });
-        for (task, _) in &leaving {
-            let problem = done.as_ref().err().map(|error| problem("storage_failed", error.to_string()));
-            self.tasks().end(*task, problem.map_or(Ok(()), Err));
-        }
+        let compacted = self.store().compact();
+        phase("folding");
+        // One does not wait for the other to go well. What fails is tried again with the next compaction.
+        let done = compacted.and(self.forget_folded());
+        self.forget_again.fetch_or(done.is_err(), Ordering::SeqCst);
+        ends.end(done.map_err(|error| problem("storage_failed", error.to_string())));
     }
 
-    /// Folds the log into the trained model anew where users who are to be forgotten joined since.
-    fn fold_without(&self, leaving: &[(u64, String)], at: u64) -> Result<()> {
+    /// Makes what was folded anew without those who were forgotten, in memory and on the disk.
+    pub(crate) fn forget_folded(&self) -> Result<()> {
+        self.drop_folded()?;
+        self.fold_without(self.last_forgotten.load(Ordering::SeqCst))
+    }
+
+    /// Folds the log into the trained model anew, without those who were forgotten up to a position.
+    fn fold_without(&self, at: u64) -> Result<()> {
         let name = {
             let mut turn = lock(&self.turn);
-            let Some(follower) = turn.as_mut() else { return Ok(()) };
-            let joined = |user: &str| {
-                let index = follower.model.users().get(IdRef::from_text(user));
-                index.is_some_and(|index| index as usize >= follower.trained_users)
+            let Some(follower) = turn.as_mut().filter(|follower| follower.rebuilt < at) else {
+                return Ok(());
             };
             // Sums of items may rest on what known users saw, so they are made again for those, too.
-            let saw_something = follower.folded > follower.trained;
-            if !saw_something && !leaving.iter().any(|(_, user)| joined(user)) {
-                follower.rebuilt = follower.rebuilt.max(at);
+            if follower.folded <= follower.trained {
+                follower.rebuilt = at;
                 return Ok(());
             }
             follower.version.clone()
@@ -95,9 +82,12 @@ impl Service {
         let mut anew = self.load_trained(&name)?;
         anew.advance(self.store(), self.store().seq(), &mut |_| {})?;
         let mut turn = lock(&self.turn);
-        anew.advance(self.store(), self.store().seq(), &mut |_| {})?;
-        self.answer_from(&anew);
-        *turn = Some(anew);
+        // Another model may have taken over meanwhile, which sees to this itself.
+        if turn.as_ref().is_some_and(|follower| follower.version == name) {
+            anew.advance(self.store(), self.store().seq(), &mut |_| {})?;
+            self.answer_from(&anew);
+            *turn = Some(anew);
+        }
         Ok(())
     }
 
@@ -115,13 +105,13 @@ impl Service {
 
     pub(crate) fn run_back_up(&self, task: u64) {
         self.tasks().phase(task, "linking");
+        let ends = Ends::of(self.tasks(), &[task]);
         let done = self.link_everything().map(|name| self.tasks().name(task, name));
         self.backing_up.store(false, Ordering::SeqCst);
-        let problem = done.err().map(|error| {
+        ends.end(done.map_err(|error| {
             tracing::warn!("the backup failed: {error}");
             problem("storage_failed", error.to_string())
-        });
-        self.tasks().end(task, problem.map_or(Ok(()), Err));
+        }));
     }
 
     /// A copy is a data folder of its own: a service can be started in it.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::service::Service;
+pub(crate) use crate::state::held::lock;
 use crate::tasks::TaskProblem;
 
 /// What becomes of the model that is to answer.
@@ -120,11 +121,6 @@ impl Notes {
         counter.fetch_add(1, Ordering::Relaxed);
         *lock(&self.last_swap) = Some(swapped);
     }
-}
-
-/// What a thread that panicked held is as good as before: everything behind these locks changes in one step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Service {

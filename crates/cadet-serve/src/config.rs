@@ -9,6 +9,7 @@ use cadet::{Error, Result};
 use serde::Deserialize;
 
 use crate::http::keys::Keys;
+use crate::http::tls::TlsFiles;
 
 /// Where the service listens when nothing else is said.
 pub const LISTEN: &str = "127.0.0.1:8377";
@@ -25,6 +26,10 @@ pub struct Given {
     pub listen: Option<String>,
     /// The keys file.
     pub keys: Option<PathBuf>,
+    /// The certificate, for TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
     /// Whether others than this machine may come without keys.
     pub insecure_no_auth: Option<bool>,
     /// Other names of this service.
@@ -46,6 +51,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where its keys are.
     pub keys: Option<KeySource>,
+    /// What it is secured with; plain HTTP without.
+    pub tls: Option<TlsFiles>,
     /// Whether others than this machine may come without keys.
     pub insecure_no_auth: bool,
     /// Names that it is called by, beside those of this machine.
@@ -84,6 +91,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8377)),
             keys: None,
+            tls: None,
             insecure_no_auth: false,
             allowed_hosts: Vec::new(),
             cors_origins: Vec::new(),
@@ -122,6 +130,8 @@ impl Given {
         match setting {
             "LISTEN" => self.listen = Some(value.to_owned()),
             "KEYS" => self.keys = Some(value.into()),
+            "TLS_CERT" => self.tls_cert = Some(value.into()),
+            "TLS_KEY" => self.tls_key = Some(value.into()),
             "INSECURE_NO_AUTH" => self.insecure_no_auth = truth()?,
             "ALLOWED_HOST" => self.allowed_host = list(),
             "CORS_ORIGIN" => self.cors_origin = list(),
@@ -138,6 +148,8 @@ impl Given {
         Self {
             listen: self.listen.or(other.listen),
             keys: self.keys.or(other.keys),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
             insecure_no_auth: self.insecure_no_auth.or(other.insecure_no_auth),
             allowed_host: self.allowed_host.or(other.allowed_host),
             cors_origin: self.cors_origin.or(other.cors_origin),
@@ -163,9 +175,20 @@ impl Config {
             Some(text) if text.trim_start().starts_with("[[") => KeySource::Text(text.to_owned()),
             _ => KeySource::File(path),
         });
+        let tls = match (given.tls_cert, given.tls_key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
+            (Some(_), None) => {
+                return Err(Error::config("tls_key", "a certificate needs its key: pass both"));
+            }
+            (None, Some(_)) => {
+                return Err(Error::config("tls_cert", "a key needs its certificate: pass both"));
+            }
+        };
         let config = Self {
             listen,
             keys,
+            tls,
             insecure_no_auth: given.insecure_no_auth.unwrap_or(false),
             allowed_hosts: given.allowed_host.unwrap_or_default(),
             cors_origins: given

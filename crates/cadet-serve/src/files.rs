@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use cadet::{Error, Result};
 
+use crate::state::disk::{Disk, RealDisk};
+
 /// Writes a small file beside its place, makes sure that it is on the disk, and moves it there in one step.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
     let mut name = std::ffi::OsString::from(".");
@@ -21,16 +23,16 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
         let _ = fs::remove_file(&partial);
         Error::io(path, e)
     })?;
-    sync(path.parent().unwrap_or(Path::new(".")))
+    if let Err(error) = sync(path.parent().unwrap_or(Path::new("."))) {
+        // It has its name, so whoever asks finds it: after a loss of power the one before may be back.
+        tracing::warn!("{} was written, and the disk did not confirm its name: {error}", path.display());
+    }
+    Ok(())
 }
 
 /// Makes sure that the names in a folder are on the disk, too.
 pub(crate) fn sync(folder: &Path) -> Result<()> {
-    match File::open(folder).and_then(|f| f.sync_all()) {
-        // Not every file system can be asked.
-        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
-        done => done.map_err(|e| Error::io(folder, e)),
-    }
+    RealDisk.sync_folder(folder).map_err(|e| Error::io(folder, e))
 }
 
 /// Makes a folder and those above it.

@@ -23,7 +23,7 @@ pub struct Batch {
     shown: Vec<(u64, Shown)>,
     features: Vec<(u64, Feature)>,
     titled: Vec<Box<str>>,
-    forgets: bool,
+    forgets: Option<u64>,
 }
 
 /// What a fold asks beside the log.
@@ -31,8 +31,10 @@ pub struct Batch {
 pub struct Beside<'a> {
     /// The position at which a user was forgotten.
     pub forgotten: &'a dyn Fn(&str) -> Option<u64>,
-    /// What an item is called.
+    /// What an item is called; empty where its title was taken back, `None` where nobody ever said.
     pub title: &'a dyn Fn(&str) -> Option<String>,
+    /// The id that an exposure without one has in files for training.
+    pub event: &'a dyn Fn(u64) -> String,
     /// The position up to which the model was trained.
     pub trained: u64,
     /// How many users the model had before anything was folded into it.
@@ -57,7 +59,7 @@ impl Batch {
             Entry::Exposures(rows, _) => self.shown.extend((seq..).zip(rows)),
             Entry::Features(rows) => self.features.extend(rows.into_iter().map(|row| (seq, row))),
             Entry::Titles(rows) => self.titled.extend(rows.into_iter().map(|row| row.item)),
-            Entry::Forget(_) => self.forgets = true,
+            Entry::Forget(_) => self.forgets = self.forgets.max(Some(seq)),
             Entry::Closed => {}
         }
     }
@@ -79,8 +81,8 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Whether a user was forgotten.
-    pub fn forgets(&self) -> bool {
+    /// The position at which a user was forgotten last.
+    pub fn forgets(&self) -> Option<u64> {
         self.forgets
     }
 
@@ -103,6 +105,9 @@ pub fn fold(model: &Model, batch: &Batch, beside: Beside<'_>) -> Result<Folded> 
                 return None;
             }
             let user = IdRef::from_text(&row.user);
+            if was_trained(model, beside, *seq, row) {
+                return None;
+            }
             let known = model.factors().is_some()
                 || model.users().get(user).is_some()
                 || given.as_ref().is_some_and(|(ids, _)| ids.get(user).is_some());
@@ -133,16 +138,31 @@ fn counts(model: &Model, beside: Beside<'_>, seq: u64, user: &str) -> bool {
     }
 }
 
-/// Whether a model can take an exposure in: without a pre-embedding model only those of trained items, and
-/// each event once.
+/// Whether a model can take an exposure in: without a pre-embedding model only those of trained items.
 fn can_place(model: &Model, row: &Shown) -> bool {
-    let met = row.event.as_ref().is_some_and(|event| model.events().contains(event_number(event.as_bytes())));
     let item = || model.items().get(IdRef::from_text(&row.item));
-    !met && (model.pre_embedding().is_some() || item().is_some_and(|item| model.is_trained(TaskId(item))))
+    model.pre_embedding().is_some() || item().is_some_and(|item| model.is_trained(TaskId(item)))
+}
+
+/// Whether training met an exposure, by its event or by the one that files for training gave it. Of users whom
+/// it did not know it left all of them out.
+fn was_trained(model: &Model, beside: Beside<'_>, seq: u64, row: &Shown) -> bool {
+    let user = || model.users().get(IdRef::from_text(&row.user));
+    let met = |event: &str| model.events().contains(event_number(event.as_bytes()));
+    !model.events().is_empty()
+        && user().is_some_and(|user| (user as usize) < beside.trained_users)
+        && row.event.as_deref().map_or_else(|| met(&(beside.event)(seq)), met)
+}
+
+/// Which features a model takes, by name and in order, as a number. It stands in logs, so it must never change.
+pub fn described_by(model: &Model) -> u64 {
+    let data = &model.manifest().data;
+    let names = if data.feature_columns.is_empty() { &data.feature_names } else { &data.feature_columns };
+    event_number(names.join("\0").as_bytes())
 }
 
 /// The features of users, where the model takes any: of each user the last ones, and none that the model
-/// would refuse.
+/// would refuse or that are of a model with other features.
 fn given(model: &Model, batch: &Batch, beside: Beside<'_>) -> Result<Option<(Ids, Instances)>> {
     if model.factors().is_some() || batch.features.is_empty() {
         return Ok(None);
@@ -156,14 +176,18 @@ fn given(model: &Model, batch: &Batch, beside: Beside<'_>) -> Result<Option<(Ids
         }
     };
     let mut last: HashMap<&str, &[f32]> = HashMap::new();
-    let mut order = Vec::new();
-    for (seq, Feature { user, values }) in &batch.features {
-        if user.is_empty() || !fits(values) || !counts(model, beside, *seq, user) {
+    let (mut order, mut others, described) = (Vec::new(), 0, described_by(model));
+    for (seq, Feature { user, values, names }) in &batch.features {
+        others += u64::from(*names != described);
+        if *names != described || user.is_empty() || !fits(values) || !counts(model, beside, *seq, user) {
             continue;
         }
         if last.insert(user, values).is_none() {
             order.push(&**user);
         }
+    }
+    if others > 0 {
+        tracing::warn!("{others} users were described by other features than the model's: put them again");
     }
     let (mut ids, mut rows) = (Ids::new(), Vec::new());
     for user in order {

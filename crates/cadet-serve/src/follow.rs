@@ -10,7 +10,7 @@ use cadet::{Error, IdRef, Result};
 
 use crate::fold::{Batch, Beside, fold};
 use crate::serving::Serving;
-use crate::state::Store;
+use crate::state::{Entry, Store};
 
 /// Rows that are read and folded at once: memory for them is all that a fold takes beside the model.
 const AT_ONCE: usize = 250_000;
@@ -44,15 +44,13 @@ struct LeftOut {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Walked {
     pub(crate) events: u64,
-    /// Whether a user was forgotten on the way.
-    pub(crate) forgets: bool,
+    /// The position at which a user was forgotten on the way.
+    pub(crate) forgets: Option<u64>,
 }
 
 impl Follower {
-    /// A model as it was trained.
-    pub(crate) fn of_trained(version: &str, model: Model, now: u64) -> Self {
-        let manifest = model.manifest();
-        let trained = manifest.through.unwrap_or(0);
+    /// A model as it was trained up to a position of the log, which ends at another now.
+    pub(crate) fn of_trained(version: &str, model: Model, trained: u64, now: u64) -> Self {
         let trained_users = model.users().len();
         Self {
             version: version.to_owned(),
@@ -73,7 +71,7 @@ impl Follower {
         trained_users: usize,
         folded: u64,
     ) -> Self {
-        let left_out = LeftOut { unsure: true, ..LeftOut::default() };
+        let left_out = LeftOut::default();
         Self { version: version.to_owned(), model, trained, folded, trained_users, rebuilt: folded, left_out }
     }
 
@@ -84,25 +82,58 @@ impl Follower {
         while self.folded < to {
             let (mut batch, end) = self.read(store, to)?;
             self.add_waiting(store, &mut batch)?;
-            walked.forgets |= batch.forgets();
-            if !batch.is_empty() {
-                let beside = Beside {
-                    forgotten: &|user| store.forgotten(user),
-                    title: &|item| {
-                        store.title(item).map(|(title, _)| title.to_string()).filter(|t| !t.is_empty())
-                    },
-                    trained: self.trained,
-                    trained_users: self.trained_users,
-                };
-                let folded = fold(&self.model, &batch, beside)?;
-                walked.events += folded.added.events;
-                self.model = folded.model;
-                self.left_out.note(folded.unknown);
-            }
+            walked.forgets = walked.forgets.max(batch.forgets());
+            walked.events += self.take(store, &batch)?;
             self.folded = end;
             said((end - from) as f64 / (to - from) as f64);
         }
         Ok(walked)
+    }
+
+    /// Finds out who waits for features, and takes in what the data folder knows of users whom training did not
+    /// know: features that were put stay, whichever model answers, and so does what such users saw.
+    pub(crate) fn begin(&mut self, store: &Store) -> Result<()> {
+        if self.model.factors().is_some() {
+            return Ok(());
+        }
+        let mut left_out = LeftOut::default();
+        let is_known = |user: &str| self.model.users().get(IdRef::from_text(user)).is_some();
+        store.replay(store.begins() - 1, self.folded, &mut |_, entry| {
+            if let Entry::Exposures(rows, _) = entry {
+                left_out.note(rows.into_iter().map(|row| row.user).filter(|user| !is_known(user)));
+            }
+            Ok(())
+        })?;
+        let mut batch = Batch::default();
+        store.features(&mut |seq, feature| {
+            if seq <= self.folded && !is_known(&feature.user) {
+                batch.add(seq, Entry::Features(vec![feature.clone()]));
+            }
+        });
+        self.left_out = left_out;
+        self.add_waiting(store, &mut batch)?;
+        self.take(store, &batch).map(drop)
+    }
+
+    /// Folds in a batch: how many events that were.
+    fn take(&mut self, store: &Store, batch: &Batch) -> Result<u64> {
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        let beside = Beside {
+            forgotten: &|user| store.forgotten(user),
+            title: &|item| match store.title(item) {
+                Some((title, _)) => (!title.is_empty()).then(|| title.to_string()),
+                None => Some(String::new()),
+            },
+            event: &|seq| store.event_of(seq),
+            trained: self.trained,
+            trained_users: self.trained_users,
+        };
+        let folded = fold(&self.model, batch, beside)?;
+        self.model = folded.model;
+        self.left_out.note(folded.unknown);
+        Ok(folded.added.events)
     }
 
     /// The next entries, and the position of the last of them.
@@ -122,9 +153,10 @@ impl Follower {
         }
     }
 
-    /// Features may come later than exposures: those of a user that was left out are read again.
+    /// Features may come later than exposures: those of a user that was left out are read again, as far back as
+    /// the log goes. Training left out what lies before it.
     fn add_waiting(&self, store: &Store, batch: &mut Batch) -> Result<()> {
-        if self.model.factors().is_some() || self.folded <= self.trained {
+        if self.model.factors().is_some() {
             return Ok(());
         }
         let waits = |user: &&str| {
@@ -135,7 +167,7 @@ impl Follower {
         if waiting.is_empty() {
             return Ok(());
         }
-        store.replay(self.trained, self.folded, &mut |seq, entry| {
+        store.replay(store.begins() - 1, self.folded, &mut |seq, entry| {
             batch.add_of(seq, entry, &waiting);
             Ok(())
         })
@@ -143,7 +175,7 @@ impl Follower {
 
     /// The position up to which the model itself counts every exposure. One that leaves some out needs the
     /// log's counts from the end of its training on.
-    pub(crate) fn counted(&self) -> u64 {
+    fn counted(&self) -> u64 {
         let takes_all = self.model.factors().is_some() && self.model.pre_embedding().is_some();
         if takes_all { self.folded } else { self.trained }
     }
@@ -155,6 +187,7 @@ impl Follower {
             ask: Ask::new(&self.model),
             trained: self.trained,
             folded: self.folded,
+            counted: self.counted(),
             trained_users: self.trained_users,
             rebuilt: self.rebuilt,
             store: Arc::clone(store),
@@ -163,9 +196,12 @@ impl Follower {
 }
 
 impl LeftOut {
-    fn note(&mut self, users: HashSet<Box<str>>) {
-        if !self.unsure {
-            self.users.extend(users);
+    fn note(&mut self, users: impl IntoIterator<Item = Box<str>>) {
+        for user in users {
+            if self.unsure {
+                return;
+            }
+            self.users.insert(user);
             if self.users.len() > MOST_UNKNOWN {
                 *self = Self { unsure: true, ..Self::default() };
             }

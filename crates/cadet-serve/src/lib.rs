@@ -15,6 +15,7 @@
 mod asked;
 mod background;
 mod backup;
+mod canary;
 pub mod condition;
 pub mod config;
 pub mod dashboard;

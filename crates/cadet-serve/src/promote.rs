@@ -1,17 +1,17 @@
-//! How does another model take over while this one answers? It is loaded and checked, asked the same things
-//! twice, brought up to date with the log, and then every request that begins is answered by it. Where any of
+//! How does another model take over while this one answers? It is loaded and checked, asked what it was asked
+//! when it was published, brought up to date with the log, and then every request that begins is answered by it. Where any of
 //! this fails the old one stays, and the task says why.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use cadet::ask::Ask;
 use cadet::judge::verdict::Colour;
-use cadet::model::{Manifest, Model};
+use cadet::model::Manifest;
 use cadet::{Error, IdRef};
 
 use crate::background::Job;
+use crate::canary;
 use crate::condition::{Phase, Swapped, lock};
 use crate::follow::Follower;
 use crate::registry::bytes_of;
@@ -24,8 +24,6 @@ const KNOWN: f64 = 0.95;
 const FEWEST_ASKED: usize = 20;
 /// What a model takes in memory, by the size of its folder.
 const IN_MEMORY: f64 = 1.3;
-/// Pairs that a model is asked about before it answers anybody.
-const CANARY: usize = 1000;
 /// The log is read on this often while the old model answers; what is left then is little.
 const ROUNDS: usize = 5;
 /// So few events are folded while folds of the old model wait.
@@ -74,7 +72,7 @@ impl Service {
             return Err(NotPromoted::Busy);
         }
         let task = self.tasks().begin(kind, name);
-        if self.jobs.send(Job::Swap(Swap { task, kind, name: name.to_owned(), force })).is_err() {
+        if self.swaps.send(Job::Swap(Swap { task, kind, name: name.to_owned(), force })).is_err() {
             self.tasks().end(task, Err(problem("stopping", "the service is stopping")));
             self.swapping.store(false, Ordering::SeqCst);
             return Err(NotPromoted::Busy);
@@ -99,27 +97,39 @@ impl Service {
 
     fn swap(&self, swap: &Swap) -> Result<(), TaskProblem> {
         let name = &swap.name;
+        let mut begun = Instant::now();
+        let mut took = |phase: &'static str| {
+            self.metrics().swap_phase(phase, begun.elapsed());
+            begun = Instant::now();
+        };
         self.go_on(swap, "loading")?;
         let damaged = |error: Error| problem("damaged_model", error.to_string());
-        let mut follower = self.load_trained(name).map_err(damaged)?;
+        let mut follower = self.load_as_published(name).map_err(damaged)?;
+        took("load");
         self.go_on(swap, "checking")?;
         if !swap.force {
             judged(name, follower.model.manifest()).map_err(refused)?;
-            self.check_known_users(&follower).map_err(refused)?;
         }
         self.go_on(swap, "canary")?;
-        canary(&follower.model).map_err(|why| problem("damaged_model", why))?;
+        let folder = self.registry().path(name);
+        canary::check(&folder, &follower.model).map_err(|why| problem("damaged_model", why))?;
+        took("check");
         self.go_on(swap, "folding")?;
-        for _ in 0..ROUNDS {
-            let to = self.store().seq();
-            self.advance(&mut follower, to)?;
-            if self.store().seq().saturating_sub(to) <= FEW {
-                break;
-            }
+        follower.begin(self.store()).map_err(not_folded)?;
+        if !swap.force {
+            self.check_known_users(&follower).map_err(refused)?;
         }
+        self.catch_up_nearly(&mut follower)?;
+        if self.last_forgotten.load(Ordering::SeqCst) > follower.rebuilt {
+            // Folded in may be what somebody saw who asked meanwhile to be forgotten: it is left out this time.
+            follower = self.load_trained(name).map_err(damaged)?;
+            self.catch_up_nearly(&mut follower)?;
+        }
+        took("replay");
         self.go_on(swap, "swapping")?;
         // From here on nothing is folded into the old model, which goes on to answer.
         let mut turn = lock(&self.turn);
+        let paused = Instant::now();
         self.advance(&mut follower, self.store().seq())?;
         let written = match swap.kind {
             "rollback" => self.registry().restore(name),
@@ -127,17 +137,37 @@ impl Service {
         };
         written.map_err(|error| problem("storage_failed", error.to_string()))?;
         self.answer_from(&follower);
+        let has_forgotten = self.last_forgotten.load(Ordering::SeqCst) > follower.rebuilt;
         *turn = Some(follower);
         self.saved.store(0, Ordering::SeqCst);
         self.notes.load(Phase::Ready, 1.0);
         drop(turn);
+        self.metrics().paused(paused.elapsed());
+        took("switch");
+        if has_forgotten {
+            // Who it is, is hidden. What rests on it is made anew with the compaction.
+            self.forget_again.store(true, Ordering::SeqCst);
+            let _ = self.jobs.send(Job::Compact);
+        }
         self.release();
+        Ok(())
+    }
+
+    /// Folds in nearly all that arrived: what is left is little.
+    fn catch_up_nearly(&self, follower: &mut Follower) -> Result<(), TaskProblem> {
+        for _ in 0..ROUNDS {
+            let to = self.store().seq();
+            self.advance(follower, to)?;
+            if self.store().seq().saturating_sub(to) <= FEW {
+                break;
+            }
+        }
         Ok(())
     }
 
     fn advance(&self, follower: &mut Follower, to: u64) -> Result<(), TaskProblem> {
         let walked = follower.advance(self.store(), to, &mut |_| {});
-        walked.map(drop).map_err(|e| problem("fold_failed", format!("what arrived cannot be folded in: {e}")))
+        walked.map(drop).map_err(not_folded)
     }
 
     /// The next part of the work, unless the service is about to stop.
@@ -162,7 +192,15 @@ impl Service {
 
     /// Writes closed parts of the log for training, and lets go of what no model needs.
     pub(crate) fn compact(&self) {
+        if self.forget_again.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.forget_folded()
+        {
+            self.forget_again.store(true, Ordering::SeqCst);
+            tracing::warn!("what was folded may still rest on users who were forgotten: {error}");
+        }
         match self.store().compact() {
+            // A model on its way may need what none that answered does.
+            Ok(()) if self.swapping.load(Ordering::SeqCst) => {}
             Ok(()) => self.release(),
             Err(error) => tracing::warn!("the log was not written to exposures/: {error}"),
         }
@@ -174,9 +212,11 @@ impl Service {
         let registry = self.registry();
         let names =
             registry.current().ok().flatten().into_iter().chain(registry.previous().unwrap_or_default());
-        let through =
-            |name: String| registry.entry(&name).ok().flatten().and_then(|entry| entry.manifest.through);
-        let least = names.map(|name| through(name).unwrap_or(0)).min().unwrap_or(0);
+        let through = |name: String| {
+            let entry = registry.entry(&name).ok().flatten();
+            entry.and_then(|entry| self.trained_to(&entry.manifest)).unwrap_or(0)
+        };
+        let least = names.map(through).min().unwrap_or(0);
         if least > 0
             && let Err(error) = self.store().release(least)
         {
@@ -229,46 +269,12 @@ pub(crate) fn problem(code: &'static str, detail: impl Into<String>) -> TaskProb
     TaskProblem { code, detail: detail.into() }
 }
 
-fn refused(why: NotPromoted) -> TaskProblem {
-    problem(why.code(), why.to_string())
+fn not_folded(error: Error) -> TaskProblem {
+    problem("fold_failed", format!("what arrived cannot be folded in: {error}"))
 }
 
-/// Asks a model about some pairs twice, and once more one pair at a time: the answers are numbers, and the
-/// same. It warms the model up, too.
-fn canary(model: &Model) -> Result<(), String> {
-    let (ask, items) = (Ask::new(model), model.scored());
-    let (users, count) = (model.users().len(), items.len());
-    if users == 0 || count == 0 {
-        return Err("it has no user or no item that could be scored".into());
-    }
-    // Steps that share no factor with most sizes meet users and items all over.
-    let pair = |i: usize| {
-        let (user, item) = (i.wrapping_mul(7919) % users, items[i.wrapping_mul(104_729) % count]);
-        (model.users().name(user as u32), model.items().name(item.0))
-    };
-    let pairs: Vec<(IdRef<'_>, IdRef<'_>)> = (0..CANARY).map(pair).collect();
-    let ask_all = || ask.score(&pairs).map_err(|e| format!("it cannot be asked: {e}"));
-    let (first, second) = (ask_all()?, ask_all()?);
-    let (mut work, mut rows) = (ask.workspace(), Vec::new());
-    for (i, (user, item)) in pairs.iter().enumerate() {
-        rows.clear();
-        ask.score_user_into(&mut work, *user, &[*item], &mut rows);
-        let bits = |row: &cadet::ask::Row<'_>| {
-            row.verdict.map(|v| [v.familiarity.to_bits(), v.quantile.to_bits(), v.p_value.to_bits()])
-        };
-        let says = [bits(&first[i]), bits(&second[i]), rows.first().and_then(bits)];
-        if says[0] != says[1] || says[0] != says[2] {
-            return Err(format!(
-                "it says different things about user {user} and item {item} when asked again"
-            ));
-        }
-        if let Some(verdict) = first[i].verdict
-            && ![verdict.familiarity, verdict.quantile, verdict.p_value].iter().all(|v| v.is_finite())
-        {
-            return Err(format!("what it says about user {user} and item {item} is not a number"));
-        }
-    }
-    Ok(())
+fn refused(why: NotPromoted) -> TaskProblem {
+    problem(why.code(), why.to_string())
 }
 
 /// Bytes of memory that programs can still have, where the system says so.

@@ -11,6 +11,7 @@ use cadet::model::{Manifest, Model};
 use cadet::{Error, Result, store};
 use sha2::{Digest, Sha256};
 
+use crate::canary;
 use crate::files::{self, Lock};
 
 const CURRENT: &str = "CURRENT";
@@ -201,6 +202,7 @@ impl Registry {
         let name = longer.chain(counted).find(|name| !self.path(name).exists());
         let name = name.ok_or_else(|| Error::store(&self.folder, "has no name left for another model"))?;
         store::save(model, &self.path(&name))?;
+        canary::write(&self.path(&name), model)?;
         Ok(name)
     }
 

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::http::tls::Tls;
 use crate::http::{Surface, hall, server};
 use crate::service::Service;
 
@@ -18,21 +19,22 @@ pub fn run(folder: &Path, config: Config, listening: impl FnOnce(SocketAddr)) ->
     let refused = |e| Error::io(config.listen.to_string(), e);
     // Keys that cannot be read are told before anything is opened.
     config.keys.as_ref().map(|keys| keys.read()).transpose()?;
+    let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let listener = TcpListener::bind(config.listen).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::io("threads", e))?;
     listening(address);
-    let ended = runtime.block_on(live(folder.to_owned(), config, listener));
+    let ended = runtime.block_on(live(folder.to_owned(), config, tls, listener));
     // Nobody waits for the answers of what is still at work.
     runtime.shutdown_background();
     ended
 }
 
-async fn live(folder: PathBuf, config: Config, listener: TcpListener) -> Result<()> {
+async fn live(folder: PathBuf, config: Config, tls: Option<Tls>, listener: TcpListener) -> Result<()> {
     let failed = |e| Error::io(&folder, e);
     let mut stop = stop_signal().map_err(failed)?;
-    let hall = hall::open(listener.try_clone().map_err(failed)?).map_err(failed)?;
+    let hall = hall::open(listener.try_clone().map_err(failed)?, tls.as_ref()).map_err(failed)?;
     let opening = tokio::task::spawn_blocking({
         let folder = folder.clone();
         move || Service::open(&folder)
@@ -42,7 +44,7 @@ async fn live(folder: PathBuf, config: Config, listener: TcpListener) -> Result<
         _ = stop.changed() => return Ok(()),
     };
     let surface = Surface::new(Arc::clone(&service), config)?;
-    reload_on_hangup(&surface).map_err(failed)?;
+    reload_on_hangup(&surface, tls.clone()).map_err(failed)?;
     // Whoever asks from now on asks the service, which says itself whether its model is there.
     hall.close();
     let told = async move {
@@ -50,7 +52,7 @@ async fn live(folder: PathBuf, config: Config, listener: TcpListener) -> Result<
         let _ = stop.changed().await;
         tracing::info!("stopping: what is under way has 10 s to end");
     };
-    server::serve(listener, surface, told).await.map_err(failed)?;
+    server::serve(listener, surface, tls.as_ref(), told).await.map_err(failed)?;
     let closed = tokio::task::spawn_blocking(move || service.stop()).await;
     closed.map_err(|e| failed(std::io::Error::other(e)))?
 }
@@ -76,7 +78,7 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
     Ok(stop)
 }
 
-fn reload_on_hangup(surface: &Surface) -> std::io::Result<()> {
+fn reload_on_hangup(surface: &Surface, tls: Option<Tls>) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let surface = surface.clone();
     tokio::spawn(async move {
@@ -84,6 +86,13 @@ fn reload_on_hangup(surface: &Surface) -> std::io::Result<()> {
             match surface.reload_keys() {
                 Ok(keys) => tracing::info!(keys, "keys were read again"),
                 Err(error) => tracing::error!(%error, "keys could not be read again: those of before stay"),
+            }
+            match tls.as_ref().map(Tls::reload) {
+                None => {}
+                Some(Ok(())) => tracing::info!("the certificate was read again"),
+                Some(Err(error)) => {
+                    tracing::error!(%error, "the certificate could not be read again: that of before stays");
+                }
             }
         }
     });

@@ -91,13 +91,17 @@ pub struct Service {
     pub(crate) swapping: AtomicBool,
     pub(crate) backing_up: AtomicBool,
     pub(crate) stopping: AtomicBool,
-    /// Users to be forgotten, with the task, and the position of the last one.
-    pub(crate) leaving: Mutex<Vec<(u64, String)>>,
+    /// The tasks that forget users, and the position at which the last one was.
+    pub(crate) leaving: Mutex<Vec<u64>>,
     pub(crate) last_forgotten: AtomicU64,
+    /// Whether forgetting failed and is to be tried again with the next compaction.
+    pub(crate) forget_again: AtomicBool,
     /// The position up to which what was folded is on the disk.
     pub(crate) saved: AtomicU64,
     pub(crate) bell: Arc<Bell>,
     pub(crate) jobs: Sender<Job>,
+    /// Models that are to answer do not wait for other work.
+    pub(crate) swaps: Sender<Job>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     pool: rayon::ThreadPool,
     queue: Arc<Semaphore>,
@@ -186,17 +190,21 @@ impl Service {
         let failed = |e: rayon::ThreadPoolBuildError| cadet::Error::config("threads", e.to_string());
         files::make_folder(folder)?;
         let lock = Lock::take(&folder.join("LOCK"), PATIENCE)?;
-        let (jobs, to_do) = mpsc::channel();
+        let ((jobs, to_do), (swaps, to_swap)) = (mpsc::channel(), mpsc::channel());
         let metrics = Arc::new(Metrics::default());
         let mut log = options.store.clone();
         if log.on_commit.is_none() {
             let metrics = Arc::clone(&metrics);
             log.on_commit = Some(Arc::new(move |commit| metrics.committed(commit)));
         }
+        let (registry, store) = (Registry::open(folder), Store::open(folder, log)?);
+        let models = registry.list()?;
+        store
+            .compare(models.iter().filter_map(|m| Some((m.manifest.log.as_deref(), m.manifest.through?))))?;
         let service = Arc::new(Self {
             folder: folder.to_owned(),
-            registry: Registry::open(folder),
-            store: Arc::new(Store::open(folder, log)?),
+            registry,
+            store: Arc::new(store),
             options,
             serving: ArcSwapOption::empty(),
             turn: Mutex::default(),
@@ -213,9 +221,11 @@ impl Service {
             stopping: AtomicBool::new(false),
             leaving: Mutex::default(),
             last_forgotten: AtomicU64::new(0),
+            forget_again: AtomicBool::new(false),
             saved: AtomicU64::new(0),
             bell: Arc::default(),
             jobs,
+            swaps,
             threads: Mutex::default(),
             pool: rayon::ThreadPoolBuilder::new().build().map_err(failed)?,
             queue: Arc::new(Semaphore::new(QUEUE)),
@@ -224,7 +234,7 @@ impl Service {
             _lock: lock,
         });
         *lock_threads(&service) =
-            background::start(&service, to_do).map_err(|e| cadet::Error::io(folder, e))?;
+            background::start(&service, to_do, to_swap).map_err(|e| cadet::Error::io(folder, e))?;
         Ok(service)
     }
 
@@ -263,12 +273,13 @@ impl Service {
         }
         // Not dropped here, nor by a request that happens to hold it last.
         lock(&self.replaced).extend(before);
-        self.store.set_folded(follower.counted());
         self.position.send_replace(follower.folded);
     }
 
     /// Drops what answered before and is held by no request any more.
     pub(crate) fn sweep(&self) {
+        // Taken first: what replaces it meanwhile knows more.
+        let serving = self.serving();
         let mut free = self.kept.expired();
         lock(&self.replaced).retain(|serving| {
             let is_held = Arc::strong_count(serving) > 1;
@@ -278,6 +289,15 @@ impl Service {
             is_held
         });
         drop(free);
+        // A request counts on from where the model stands that it holds.
+        let held: Vec<(u64, u64)> = {
+            let replaced = lock(&self.replaced);
+            replaced.iter().chain(&serving).map(|serving| (serving.counted, serving.folded)).collect()
+        };
+        let counted = held.iter().map(|(counted, _)| *counted).min();
+        if let (Some(counted), Some(folded)) = (counted, held.iter().map(|(_, folded)| *folded).min()) {
+            self.store.set_folded(counted, folded);
+        }
     }
 
     /// Where everything that arrives is kept.
@@ -344,7 +364,7 @@ impl Service {
         }
         self.bell.ring();
         // A failure here asks for nothing but a longer start.
-        let _ = self.jobs.send(Job::End);
+        let _ = (self.jobs.send(Job::End), self.swaps.send(Job::End));
         let begun = Instant::now();
         for thread in lock_threads(self).drain(..) {
             while !thread.is_finished() && begun.elapsed() < ENDING {
@@ -355,10 +375,12 @@ impl Service {
                 let _ = thread.join();
             }
         }
+        // The log first: what was folded only saves time, and takes some to write.
+        let closed = self.store.close();
         if let Err(error) = self.save_folded() {
             tracing::warn!("what was folded could not be kept, so the next start takes longer: {error}");
         }
-        self.store.close()
+        closed
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Serving {
     pub trained: u64,
     /// The position up to which the log was folded into it.
     pub folded: u64,
+    /// The position up to which the model itself counts every exposure: of those the log's counts are not needed.
+    pub(crate) counted: u64,
     /// How many users the model had before anything was folded into it.
     pub(crate) trained_users: usize,
     /// The position at which folding began anew: who was forgotten before is not in what was folded.

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use cadet::model::Manifest;
 use cadet::{Error, Result, store};
 
 use crate::background::Job;
 use crate::condition::{Phase, lock};
 use crate::files;
-use crate::follow::Follower;
+use crate::follow::{Follower, Walked};
 use crate::registry::Registry;
 use crate::service::Service;
 
@@ -64,20 +65,31 @@ impl Service {
         Ok(())
     }
 
-    /// A model of the registry as it was trained, with what can be folded in of the log.
+    /// A model of the registry, and what the data folder knows of users whom its training did not know.
     pub(crate) fn load_trained(&self, name: &str) -> Result<Follower> {
+        let mut follower = self.load_as_published(name)?;
+        follower.begin(self.store())?;
+        Ok(follower)
+    }
+
+    /// A model of the registry as it was published, and where it stands in the log.
+    pub(crate) fn load_as_published(&self, name: &str) -> Result<Follower> {
         let model = store::load(&self.registry().path(name))?;
-        let now = self.store().seq();
-        let mut follower = Follower::of_trained(name, model, now);
-        if follower.trained > now {
+        let (manifest, now) = (model.manifest(), self.store().seq());
+        let known = self.trained_to(manifest);
+        if let (None, Some(through)) = (known, manifest.through) {
             // All that is in this log came after that training, or the model has it by another way.
             tracing::warn!(
-                "model {name} was trained up to position {} of a log, and this one ends at {now}: it is of another folder, so all of this log is folded in",
-                follower.trained
+                "model {name} was trained up to position {through} of a log of another folder, so all of this one is folded in",
             );
-            (follower.trained, follower.folded) = (0, 0);
         }
-        Ok(follower)
+        let trained = known.unwrap_or(0);
+        Ok(Follower::of_trained(name, model, trained, now))
+    }
+
+    /// The position up to which a model was trained on this log; `None` where it was trained on another or on none.
+    pub(crate) fn trained_to(&self, manifest: &Manifest) -> Option<u64> {
+        self.store().known(manifest.log.as_deref(), manifest.through?)
     }
 
     /// Folds in what the log has; where that fails, counts alone go on.
@@ -105,8 +117,8 @@ impl Service {
             return refuse("is of another model");
         }
         let end = self.store().seq();
-        if through > end {
-            return refuse("goes further than the log");
+        if self.store().known(folded.log.as_deref(), through) != Some(through) {
+            return refuse("goes further than the log, or is of another one");
         }
         let mut forgets = false;
         self.store().replay(through, end, &mut |_, entry| {
@@ -117,8 +129,10 @@ impl Service {
             return refuse("may know users who are to be forgotten");
         }
         let model = store::load(&folder)?;
-        let since = trained.through.filter(|since| *since <= through).unwrap_or(0);
-        Ok(Some(Follower::of_folded(name, model, since, trained.data.users, through)))
+        let since = self.trained_to(&trained).unwrap_or(0).min(through);
+        let mut follower = Follower::of_folded(name, model, since, trained.data.users, through);
+        follower.begin(self.store())?;
+        Ok(Some(follower))
     }
 
     fn folded_folder(&self, name: &str) -> PathBuf {
@@ -132,18 +146,17 @@ impl Service {
         let Some(follower) = turn.as_mut() else { return true };
         let (begun, before, to) = (Instant::now(), follower.folded, self.store().seq());
         let walked = catch_unwind(AssertUnwindSafe(|| follower.advance(self.store(), to, &mut |_| {})));
+        if let Ok(Ok(Walked { forgets: Some(at), .. })) = &walked {
+            // Before anybody could keep the model that still knows the user.
+            self.last_forgotten.fetch_max(*at, Ordering::SeqCst);
+        }
         if follower.folded > before {
             self.answer_from(follower);
             self.notes.folded(begun.elapsed());
             self.metrics().folded(begun.elapsed());
         }
         let problem = match walked {
-            Ok(Ok(walked)) => {
-                if walked.forgets {
-                    self.last_forgotten.fetch_max(to, Ordering::SeqCst);
-                }
-                return true;
-            }
+            Ok(Ok(_)) => return true,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "a panic".to_owned(),
         };
@@ -180,7 +193,9 @@ impl Service {
         if is_there {
             return Ok(());
         }
-        let model = serving.model().with_manifest(|manifest| manifest.through = Some(serving.folded));
+        let model = serving.model().with_manifest(|manifest| {
+            (manifest.through, manifest.log) = (Some(serving.folded), Some(self.store().name()));
+        });
         store::save(&model, &folder)?;
         self.saved.store(serving.folded, Ordering::SeqCst);
         let all = self.folder().join(FOLDED);

@@ -59,6 +59,30 @@ pub struct Tasks {
     all: Mutex<VecDeque<Task>>,
 }
 
+/// Ends tasks, and does so even where their work panics.
+pub(crate) struct Ends<'a> {
+    tasks: &'a Tasks,
+    ids: Vec<u64>,
+}
+
+impl<'a> Ends<'a> {
+    pub(crate) fn of(tasks: &'a Tasks, ids: &[u64]) -> Self {
+        Self { tasks, ids: ids.to_owned() }
+    }
+
+    pub(crate) fn end(mut self, outcome: Result<(), TaskProblem>) {
+        std::mem::take(&mut self.ids).into_iter().for_each(|id| self.tasks.end(id, outcome.clone()));
+    }
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        let detail = "it ended in a panic, which the log tells of".to_owned();
+        let problem = TaskProblem { code: "internal", detail };
+        self.ids.iter().for_each(|id| self.tasks.end(*id, Err(problem.clone())));
+    }
+}
+
 impl Tasks {
     /// A new task: its number.
     pub fn begin(&self, kind: &'static str, subject: &str) -> u64 {

@@ -10,7 +10,7 @@ use cadet::ask::Ask;
 use cadet::log::{IdSlice, LogBuilder, LogOptions, Rows};
 use cadet::model::{Model, Standing};
 use cadet::{IdRef, TaskId};
-use cadet_serve::fold::{Batch, Beside, fold};
+use cadet_serve::fold::{Batch, Beside, described_by, fold};
 use cadet_serve::state::{Entry, Feature, Shown, Title};
 use models::{Drawn, ITEMS, USERS};
 
@@ -35,7 +35,8 @@ fn arrivals(seed: u64, count: usize, new_users: i64) -> Vec<Shown> {
 }
 
 fn nothing_beside(model: &Model) -> Beside<'_> {
-    Beside { forgotten: &|_| None, title: &|_| None, trained: 0, trained_users: model.users().len() }
+    let event = &|seq| format!("made-{seq}");
+    Beside { forgotten: &|_| None, title: &|_| None, event, trained: 0, trained_users: model.users().len() }
 }
 
 fn batch(entries: impl IntoIterator<Item = Entry>) -> Batch {
@@ -150,15 +151,17 @@ fn users_join_with_features_and_others_are_left_out() {
     let model = models::given();
     let rows = arrivals(11, 300, 8);
     let (ids, features) = models::features(USERS..USERS + 5);
+    let names = described_by(model);
     let feature = |user: i64| {
         let row = ids.get(IdRef::Int(user)).unwrap();
-        Feature { user: user.to_string().into(), values: features.row(row).into() }
+        Feature { names, user: user.to_string().into(), values: features.row(row).into() }
     };
     let described: Vec<Feature> = (USERS..USERS + 5).map(feature).collect();
     let wrong = [
-        Feature { user: "900".into(), values: [1.0].into() },
-        Feature { user: "901".into(), values: [f32::NAN, 0.0].into() },
-        Feature { user: "902".into(), values: [f32::MAX, f32::MAX].into() },
+        Feature { names, user: "900".into(), values: [1.0].into() },
+        Feature { names, user: "901".into(), values: [f32::NAN, 0.0].into() },
+        Feature { names, user: "902".into(), values: [f32::MAX, f32::MAX].into() },
+        Feature { names: names + 1, user: "903".into(), values: [1.0, 0.0].into() },
     ];
     let features_first = [Entry::Features(wrong.to_vec()), Entry::Features(described), exposures(&rows)];
     let found = fold(model, &batch(features_first), nothing_beside(model)).unwrap();
@@ -182,7 +185,7 @@ fn who_is_forgotten_is_left_out() {
     let forget = |user: &str| Entry::Forget(user.into());
     // Positions 1 to 3, 4 and 5, 6 and 7.
     let batch = batch([exposures(&rows), forget("3"), forget("new"), exposures(&again)]);
-    assert!(batch.forgets());
+    assert_eq!(batch.forgets(), Some(5));
     let forgotten = |user: &str| match user {
         "3" => Some(4),
         "new" => Some(5),
@@ -222,9 +225,13 @@ fn titles_come_along() {
     let beside = Beside { title: &title, ..nothing_beside(model) };
     let sent = |item: &str| Title { item: item.into(), title: "sent".into(), link: "".into() };
     let titles = Entry::Titles(vec![sent("3"), sent("not met"), sent("4")]);
+    let cleared = Beside { title: &|_| Some(String::new()), ..nothing_beside(model) };
     let next = fold(model, &batch([titles, exposures(&[shown(1, "new")])]), beside).unwrap().model;
     let found = |item: &str| next.title(TaskId(next.items().get(IdRef::from_text(item)).unwrap()));
     assert_eq!((found("3"), found("new"), found("4")), (Some("Title of 3"), Some("Title of new"), None));
+    let next = fold(&next, &batch([Entry::Titles(vec![sent("3")])]), cleared).unwrap().model;
+    let found = |item: &str| next.title(TaskId(next.items().get(IdRef::from_text(item)).unwrap()));
+    assert_eq!((found("3"), found("new")), (None, Some("Title of new")));
 }
 
 #[test]
@@ -240,4 +247,11 @@ fn an_event_that_training_met_does_not_count_again() {
     let rows = [event("17"), event("one more"), shown(1, 1)];
     let found = fold(&model, &batch([exposures(&rows)]), nothing_beside(&model)).unwrap();
     assert_eq!(found.added.events, 2);
+    // Files for training give an exposure without an id one that says where it lay in the log.
+    let beside = Beside { event: &|seq| format!("{}", 10 * seq), ..nothing_beside(&model) };
+    assert_eq!(fold(&model, &batch([exposures(&rows)]), beside).unwrap().added.events, 1);
+    // Of users whom it did not know, training left out what it met.
+    let rows = [Shown { user: "new".into(), ..event("17") }];
+    let found = fold(&model, &batch([exposures(&rows)]), nothing_beside(&model)).unwrap();
+    assert_eq!(found.added.events, 1);
 }

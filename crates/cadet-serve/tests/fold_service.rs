@@ -10,27 +10,15 @@ use std::time::Duration;
 use cadet::ask::{Ask, Status};
 use cadet::model::Model;
 use cadet::{IdRef, TaskId, store};
-use cadet_serve::fold::{Batch, Beside, fold};
-use cadet_serve::registry::Registry;
+use cadet_serve::fold::{Batch, Beside, described_by, fold};
 use cadet_serve::service::{Service, ServiceOptions};
 use cadet_serve::state::{Entry, Feature, Shown, Title};
 use models::{Drawn, ITEMS, USERS};
 use service::*;
 
-fn never() -> ServiceOptions {
-    ServiceOptions { fold_every: Duration::from_secs(3600), ..quick() }
-}
-
 fn arrivals(seed: u64, count: usize) -> Vec<Shown> {
     let mut drawn = Drawn(seed);
     (0..count).map(|_| shown(drawn.below(USERS as u64 + 20), drawn.below(ITEMS as u64 + 4))).collect()
-}
-
-fn published(folder: &std::path::Path, model: &Model) -> String {
-    let registry = Registry::open(folder);
-    let name = registry.publish(model).unwrap();
-    registry.set_current(&name).unwrap();
-    name
 }
 
 /// What folding all at once gives.
@@ -38,7 +26,8 @@ fn expected(model: &Model, rows: &[Shown]) -> Model {
     let mut batch = Batch::default();
     batch.add(1, Entry::Exposures(rows.to_vec(), Vec::new()));
     let trained_users = model.users().len();
-    fold(model, &batch, Beside { forgotten: &|_| None, title: &|_| None, trained: 0, trained_users })
+    let event = &|_| String::new();
+    fold(model, &batch, Beside { forgotten: &|_| None, title: &|_| None, event, trained: 0, trained_users })
         .unwrap()
         .model
 }
@@ -58,16 +47,6 @@ fn everything(ask: &Ask) -> Everything {
     }
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all
-}
-
-fn asked(service: &Service, user: &str, item: &str) -> (u32, Option<u32>, Status, bool) {
-    let serving = service.serving().unwrap();
-    let pair = (IdRef::from_text(user), IdRef::from_text(item));
-    let mut rows = serving.ask.score(&[pair]).unwrap();
-    service.recount(&serving, &mut rows);
-    let seen = service.seen(&serving, pair.0, pair.1);
-    assert_eq!((seen.count, (seen.last > 0).then_some(seen.last)), (rows[0].times_seen, rows[0].last_seen));
-    (rows[0].times_seen, rows[0].last_seen, rows[0].status, rows[0].verdict.is_some())
 }
 
 #[test]
@@ -216,7 +195,8 @@ fn features_may_come_after_exposures() {
     all_folded(&service);
     assert_eq!(asked(&service, "late", "3").2, Status::UnknownUser);
     assert_eq!(asked(&service, "late", "3").0, 2);
-    let feature = Feature { user: "late".into(), values: [1.0, 0.5].into() };
+    let names = described_by(models::given());
+    let feature = Feature { names, user: "late".into(), values: [1.0, 0.5].into() };
     send(&service, Entry::Features(vec![feature]));
     send_rows(&service, &[shown("late", 3)]);
     all_folded(&service);
@@ -234,7 +214,7 @@ fn features_may_come_after_exposures() {
     let service = open(folder.path());
     assert_eq!(counts(&service), 3);
     // After a start nobody remembers who was left out, and it is found out again.
-    let feature = Feature { user: "never".into(), values: [1.0, 0.5].into() };
+    let feature = Feature { names, user: "never".into(), values: [1.0, 0.5].into() };
     send(&service, Entry::Features(vec![feature]));
     all_folded(&service);
     assert_eq!(asked(&service, "never", "3"), (1, Some(today()), Status::Ok, true));
@@ -349,4 +329,40 @@ fn a_model_of_another_log_gets_all_of_this_one() {
     service.stop().unwrap();
     drop(service);
     assert_eq!(asked(&open(folder.path()), "4", "6").0, before + 1);
+}
+
+#[test]
+fn a_fold_that_fails_is_behind_until_one_goes_well() {
+    let folder = tempfile::tempdir().unwrap();
+    published(folder.path(), models::learned());
+    let service = open_with(folder.path(), never());
+    send_rows(&service, &[shown(4, 6)]);
+    // What was written cannot be read again.
+    let log = folder.path().join(format!("state/{:020}.log", 1));
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[60] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime
+        .block_on(async { drop(tokio::time::timeout(Duration::from_millis(300), service.folded(1)).await) });
+    until("it fails", || service.condition().failed_folds > 0);
+    assert!(service.condition().fold_age >= 0.5, "{:?}", service.condition());
+}
+
+#[test]
+fn what_is_folded_after_a_deletion_is_kept_for_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = published(folder.path(), models::learned());
+    let service = open_with(folder.path(), never());
+    let task = service.forget("4").unwrap();
+    // What comes at once is folded in together with it.
+    let seq = send_rows(&service, &arrivals(2, 40)).seq;
+    let task = ended(&service, task);
+    assert_eq!((task.problem, task.subject.as_str()), (None, ""), "who was forgotten is told to nobody");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    assert!(runtime.block_on(service.folded(seq)));
+    service.stop().unwrap();
+    let kept = folder.path().join("folded").join(&name);
+    assert_eq!(store::load_manifest(&kept).unwrap().through, Some(seq));
 }

@@ -123,7 +123,7 @@ fn a_stop_lets_an_answer_end_and_takes_no_more() {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let surface = world.surface.clone();
-    let server = runtime.spawn(server::serve(listener, surface, async move { stopped.await.unwrap() }));
+    let server = runtime.spawn(server::serve(listener, surface, None, async move { stopped.await.unwrap() }));
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     use std::io::{Read, Write};
     let head = format!("POST /v1/score HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");

@@ -76,11 +76,19 @@ fn resident() -> usize {
 #[test]
 fn deep_json_long_ids_and_many_rows_are_refused_where_they_are() {
     let world = world::start();
-    for deep in ["[".repeat(10_000), "{\"a\":".repeat(10_000), format!("{{\"pairs\":{}", "[".repeat(10_000))]
-    {
-        let answer = world.send("POST", "/v1/score", &[JSON], deep.as_bytes());
-        assert!(matches!(answer.status, 400 | 422), "{}", answer.status);
+    let (open, close) = ("[".repeat(10_000), "]".repeat(10_000));
+    let named = "{\"a\":".repeat(10_000);
+    for path in ["/v1/score", "/v1/exposures", "/v1/rerank", "/v1/items", "/v1/models/x/promote"] {
+        let method = if path == "/v1/items" { "PUT" } else { "POST" };
+        for deep in [&open, &named, &format!("{{\"items\":{open}{close}}}")] {
+            let answer = world.send(method, path, &[JSON], deep.as_bytes());
+            assert_eq!((answer.status, answer.code().as_str()), (400, "not_json"), "{path}");
+        }
     }
+    // Of exposures each row is read by itself, so that others could be taken.
+    let row = format!("{{\"exposures\":[{{\"user_id\":{open}{close}}}]}}");
+    let answer = world.send("POST", "/v1/exposures", &[JSON], row.as_bytes());
+    assert_eq!((answer.status, answer.json()["errors"][0]["code"].as_str()), (422, Some("not_json")));
     let row =
         |id: &str| json!({"exposures": [{"user_id": "a", "item_id": "b"}, {"user_id": id, "item_id": "b"}]});
     let answer = world.post("/v1/exposures", &row(&"x".repeat(513)));
@@ -186,6 +194,10 @@ fn odd_paths_lead_nowhere() {
     let world = world::start();
     let secret = world.folder.path().join("secret.txt");
     std::fs::write(&secret, "the secret").unwrap();
+    std::fs::create_dir_all(world.folder.path().join("models")).unwrap();
+    for beside in ["secret.txt", "report.html", "manifest.json"] {
+        std::fs::write(world.folder.path().join("models").join(beside), "the secret").unwrap();
+    }
     let up = [
         "..",
         "%2e%2e",
@@ -204,27 +216,72 @@ fn odd_paths_lead_nowhere() {
     let mut stream = world.connect();
     let mut tried = 0;
     let ups = || up.iter().flat_map(|up| [1, 3].map(|depth| format!("{up}/").repeat(depth)));
+    let mut look = |target: &str| {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: {}\r\n\r\n", world.address);
+        stream.write_all(request.as_bytes()).unwrap();
+        let answer = read_one(&mut stream);
+        let is_refused = (400..500).contains(&answer.status);
+        let is_there = target.ends_with("/docs/errors") || target == "/v1/models";
+        assert!(is_refused || is_there, "{target}: {}", answer.status);
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(!text.contains("the secret") && !text.contains("root:"), "{target}");
+        assert!(!text.contains(world.folder.path().to_str().unwrap()), "{target} tells where the data is");
+    };
     for (root, up) in roots.iter().flat_map(|root| ups().map(move |up| (root, up))) {
         for end in ends {
-            let target = format!("{root}/{up}{end}");
             tried += 1;
-            let request = format!("GET {target} HTTP/1.1\r\nhost: {}\r\n\r\n", world.address);
-            stream.write_all(request.as_bytes()).unwrap();
-            let answer = read_one(&mut stream);
-            assert!(
-                (400..500).contains(&answer.status) || target.ends_with("/docs/errors"),
-                "{target}: {}",
-                answer.status
-            );
-            let text = String::from_utf8_lossy(&answer.body);
-            assert!(!text.contains("the secret") && !text.contains("root:"), "{target}");
-            assert!(
-                !text.contains(world.folder.path().to_str().unwrap()),
-                "{target} tells where the data is"
-            );
+            look(&format!("{root}/{up}{end}"));
         }
     }
-    assert!(tried > 1_000, "{tried}");
+    // And what nobody would think of: pieces put together by lot.
+    let pieces = [
+        "..",
+        "%2e%2e",
+        "%2F",
+        "%5c",
+        "/",
+        "//",
+        "%00",
+        "%0a",
+        "%ff",
+        "~",
+        ".",
+        "CURRENT",
+        "models",
+        "wal",
+        "x",
+        "secret.txt",
+        "etc/passwd",
+        "report",
+        "report.html",
+        ";",
+        "%25",
+        ":",
+        "C:",
+        "file:",
+        "@",
+        "manifest.json",
+        "LOCK",
+        "20260101T000000Z-0000",
+        "a.b-c_d",
+        "%F0%9F%98%80",
+        "backups",
+        "%3f",
+        "%23",
+        "+",
+        "*",
+    ];
+    let mut lot = 1_u64;
+    let mut draw = |most: usize| {
+        lot = lot.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (lot >> 33) as usize % most
+    };
+    while tried < 10_000 {
+        tried += 1;
+        let odd: String = (0..=draw(8)).map(|_| pieces[draw(pieces.len())]).collect();
+        let end = ["", "", "/report", "/promote"][draw(4)];
+        look(&format!("{}/{odd}{end}", roots[draw(roots.len())]));
+    }
 }
 
 /// Reads one answer with a known length from a connection that stays open.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 fn spec() -> Value {
     let (_, api) = api().split_for_parts();
-    serde_json::to_value(document::complete(api)).unwrap()
+    document::written(&document::complete(api))
 }
 
 /// (path, method, operation) of all operations.
@@ -69,6 +69,13 @@ fn it_is_whole() {
     let mut refs = Vec::new();
     collect_refs(&spec, &mut refs);
     assert!(refs.len() > 10);
+    // Two types of one name would be described as one of them.
+    let written = |name: &str| spec["components"]["schemas"][name]["properties"].as_object().unwrap().len();
+    assert_eq!((written("Written"), written("WrittenBack")), (2, 3));
+    // Without a bound a client would read `int32`, and have times end in 2038.
+    let time = &spec["components"]["schemas"]["WireRow"]["properties"]["last_seen"];
+    assert_eq!((time["format"].as_str(), time["maximum"].as_u64()), (Some("uint32"), Some(4_294_967_295)));
+    assert!(!spec.to_string().contains("\"format\":\"int32\""));
     for link in refs {
         let pointer = link.strip_prefix('#').unwrap();
         assert!(spec.pointer(pointer).is_some(), "{link} leads nowhere");
@@ -157,4 +164,32 @@ fn every_route_lets_in_whom_it_says() {
         }
     }
     assert!(let_in > 40 && kept_out > 60, "{let_in} let in, {kept_out} kept out");
+}
+
+#[test]
+fn no_route_does_anything_for_another_page_or_under_another_name() {
+    let world = world::start();
+    let json = ("content-type", "application/json");
+    for (path, method, operation) in operations(&spec()) {
+        let target = path.replace("{version}", "none").replace("{id}", "1");
+        let body: &[u8] = if matches!(method.as_str(), "POST" | "PUT") { b"[" } else { b"" };
+        let send = |header: (&str, &str)| world.send(&method, &target, &[json, header], body);
+        let is_open = operation["security"][0].as_object().is_some_and(serde_json::Map::is_empty);
+        for host in ["evil.example", "127.0.0.1.evil.example:80", "localhost.", "0.0.0.0"] {
+            let answer = send(("host", host));
+            assert_eq!(answer.status == 403, !is_open, "{method} {path} as {host}: {}", answer.status);
+        }
+        let foreign =
+            [("origin", "https://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")];
+        for header in foreign {
+            let answer = send(header);
+            assert_eq!(
+                answer.status == 403,
+                method != "GET",
+                "{method} {path} {header:?}: {}",
+                answer.status
+            );
+            assert_eq!(answer.header("access-control-allow-origin"), None, "{method} {path}");
+        }
+    }
 }

@@ -75,6 +75,9 @@ fn all_or_nothing_unless_a_part_is_wanted() {
         json!({"user_id": "c", "item_id": 1, "timestamp": -1}),
         json!({"user_id": "c", "item_id": 1, "wieght": 1}),
         json!({"user_id": "c"}),
+        json!({"user_id": "c", "item_id": 1, "weight": 1e-12}),
+        json!({"user_id": "c", "item_id": 1, "weight": 1e10}),
+        json!({"user_id": "c", "item_id": 1, "timestamp": "2100-01-01"}),
     ];
     let body = json!({ "exposures": bad });
     let refused = world.post("/v1/exposures", &body);
@@ -94,10 +97,13 @@ fn all_or_nothing_unless_a_part_is_wanted() {
             "/exposures/4/timestamp",
             "/exposures/5/wieght",
             "/exposures/6",
+            "/exposures/7/weight",
+            "/exposures/8/weight",
+            "/exposures/9/timestamp",
         ]
     );
     let taken = world.post("/v1/exposures?partial=true", &body);
-    assert_eq!(counts(&taken), (207, 1, 0, 6));
+    assert_eq!(counts(&taken), (207, 1, 0, 9));
     assert_eq!(pointers(&taken.json()["rejected"]), found);
     assert_eq!(seen(&world, "c", "1"), 1);
     let many = "user_id,item_id,weight\n".to_owned() + &"c,1,none\n".repeat(250);

@@ -102,7 +102,9 @@ async fn a_cursor_is_good_for_its_question_and_its_model() {
     body["cursor"] = cursor;
     let before = world.post("/v1/audience", &body).await.ok();
     world.app.serve("20261119T0000-aaaa".into(), model(), 0, 1);
-    assert_eq!(world.post("/v1/audience", &body).await.ok(), before);
+    // `hub_share` is worked out meanwhile.
+    let after = world.post("/v1/audience", &body).await.ok();
+    assert_eq!((users(&after), &after["next"]), (users(&before), &before["next"]));
     body["cursor"] = format!("{:064x}", 1).into();
     assert_eq!(world.post("/v1/audience", &body).await.problem(), (410, "cursor_expired".to_owned()));
 }

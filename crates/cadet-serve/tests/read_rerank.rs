@@ -120,7 +120,8 @@ async fn what_is_wrong_is_said_with_its_place() {
         (one(json!({"top": 0})), "invalid", "/top"),
         (one(json!({"window": "7 days"})), "invalid", "/window"),
         (one(json!({"window": "0d"})), "invalid", "/window"),
-        (one(json!({"window": "9999999w"})), "invalid", "/window"),
+        (one(json!({"window": "9999999999w"})), "invalid", "/window"),
+        (one(json!({"window": "31d"})), "invalid", "/window"),
         (one(json!({"method": "best"})), "invalid", "/method"),
         (one(json!({"lamda": 0.5})), "invalid", "/lamda"),
         (json!({"lists": many}), "too_many_rows", "/lists"),
@@ -131,6 +132,13 @@ async fn what_is_wrong_is_said_with_its_place() {
         assert_eq!(answer.problem(), (422, code.to_owned()), "{}", answer.text());
         assert_eq!(answer.pointer(), pointer, "{}", answer.text());
     }
+    // What may be left out may be null.
+    let names = ["method", "lambda", "scale", "max_seen", "window", "exclude", "explore", "top", "seed"];
+    for name in names {
+        assert_eq!(world.post("/v1/rerank", &one(json!({ name: null }))).await.status, 200, "{name}");
+    }
+    let answer = world.post_keyed("/v1/rerank", &one(json!({})), "a key").await;
+    assert_eq!(answer.problem(), (422, "invalid".to_owned()));
     let answer = world.post("/v1/rerank", &one(json!({"write_back": true}))).await;
     assert_eq!(answer.problem(), (403, "forbidden".to_owned()));
     let answer = world.post_keyed("/v1/rerank", &one(json!({"write_back": true})), "").await;

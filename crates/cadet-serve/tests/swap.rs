@@ -44,6 +44,13 @@ fn a_folder_without_a_model_says_what_to_do() {
     let [first, _] = two(folder.path());
     promoted(&service, &first);
     assert_eq!(service.loading().phase, Phase::Ready);
+    let text = service.metrics().text();
+    for count in ["apply_pause_seconds_count 1", "model_swap_duration_seconds_count{phase=\"load\"} 1"] {
+        assert!(text.contains(&format!("cadet_{count}")), "{count}: {text}");
+    }
+    for phase in ["check", "replay", "switch", "whole"] {
+        assert!(text.contains(&format!("_count{{phase=\"{phase}\"}} 1")), "{phase}: {text}");
+    }
 }
 
 #[test]
@@ -127,6 +134,7 @@ fn a_model_that_knows_too_few_users_is_refused() {
     let beside = cadet_serve::fold::Beside {
         forgotten: &|_| None,
         title: &|_| None,
+        event: &|_| String::new(),
         trained: 0,
         trained_users: models::learned().users().len(),
     };
@@ -173,6 +181,18 @@ fn a_model_that_does_not_fit_or_is_damaged_leaves_the_old_one_there() {
         assert_eq!(service.registry().current().unwrap().as_ref(), Some(&first));
         fs::write(&path, &whole).unwrap();
     }
+    promoted(&service, &second);
+    promoted(&service, &first);
+    // Whole, but not what it was when it was published: another model's answers stand beside it.
+    let answers = |name: &str| service.registry().path(name).join("canary.json");
+    let own = fs::read(answers(&second)).unwrap();
+    for other in [fs::read(answers(&first)).unwrap(), b"{}".to_vec()] {
+        fs::write(answers(&second), other).unwrap();
+        let task = begun(|| service.promote(&second, true)).unwrap();
+        assert_eq!(ended(&service, task).problem.map(|p| p.code), Some("damaged_model"));
+        assert_eq!(service.serving().unwrap().version, first);
+    }
+    fs::write(answers(&second), own).unwrap();
     promoted(&service, &second);
 }
 

@@ -15,6 +15,12 @@ pub(crate) struct Serve {
     /// Keys file, made of what `cadet key new` prints; SIGHUP has it read again
     #[arg(long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
+    /// Certificate for TLS, as PEM; SIGHUP has it read again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Let everybody do everything who reaches the port
     #[arg(long)]
     pub(crate) insecure_no_auth: bool,

@@ -16,8 +16,9 @@ pub(crate) fn run(args: &Serve) -> Result<()> {
     }
     let config = Config::resolve(typed(args).or(Given::of_environment(environment())?).or(written(args)?))?;
     let has_keys = config.keys.is_some();
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     cadet_serve::run::run(&args.folder, config, |address| {
-        tracing::info!("dashboard and API: http://{address}");
+        tracing::info!("dashboard and API: {scheme}://{address}");
         if !has_keys {
             tracing::info!("without keys: everybody who reaches {address} may do everything");
         }
@@ -31,6 +32,8 @@ fn typed(args: &Serve) -> Given {
     Given {
         listen: args.listen.clone(),
         keys: args.keys.clone(),
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
         insecure_no_auth: flag(args.insecure_no_auth),
         allowed_host: list(&args.allowed_host),
         cors_origin: list(&args.cors_origin),

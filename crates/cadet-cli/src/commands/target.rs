@@ -68,6 +68,10 @@ pub(crate) fn of_log(dir: &Path, data: &[PathBuf]) -> (Vec<PathBuf>, Option<u64>
         }
         inside.retain(|path| span(path).is_some());
         inside.sort();
+        // Files that became one lie beside it for a while.
+        let spans: Vec<_> = inside.iter().filter_map(|path| span(path)).collect();
+        let is_inside = |of: (u64, u64)| spans.iter().any(|s| *s != of && s.0 <= of.0 && of.1 <= s.1);
+        inside.retain(|path| span(path).is_some_and(|span| !is_inside(span)));
         if inside.is_empty() { files.push(path.clone()) } else { files.extend(inside) }
     }
     let is_inside = |path: &&PathBuf| {
@@ -118,6 +122,9 @@ mod tests {
         assert_eq!(of(&[&b, &a]).1, Some(20));
         assert_eq!(of(&[&b]).1, None);
         assert_eq!(of(&[&c, &a]).1, Some(10));
+        // What is in a file that others became is not read from them, too.
+        let whole = file("00001-00020.parquet");
+        assert_eq!(of(&[&exposures]), (vec![whole, c.clone()], Some(20)));
         // The same names elsewhere say nothing.
         let other = dir.path().join("00001-00010.parquet");
         fs::write(&other, "").unwrap();

@@ -36,9 +36,14 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
         Target::DataFolder { .. } => None,
     };
     args.report.as_ref().map_or(Ok(()), |path| report::check_writable(path))?;
-    let (data, through) = match &args.into {
-        Some(dir) => target::of_log(dir, &args.data),
-        None => (args.data.clone(), None),
+    let (data, through, log_name) = match &args.into {
+        Some(dir) => {
+            // Asked first: a log that is cut afterwards is told from this one.
+            let name = cadet_serve::state::log_name(dir)?;
+            let (data, through) = target::of_log(dir, &args.data);
+            (data, through, name.filter(|_| through.is_some()))
+        }
+        None => (args.data.clone(), None, None),
     };
     let log = read_log(args, &data, settings.half_life)?;
     let titles = titles(args, &log.items)?;
@@ -48,7 +53,7 @@ pub(crate) fn run(args: &Train, global: &Global) -> Result<()> {
     let model = cadet::fit(log, &settings, &mut watch).map_err(|e| watch.left_off(blame(e, &settings)))?;
     let model = model.with_titles(titles)?.with_manifest(|manifest| {
         manifest.data.columns = columns(&args.log, &args.events);
-        manifest.through = through;
+        (manifest.through, manifest.log) = (through, log_name);
         fill_costs(manifest, clock, 0.0);
     });
     let (place, name) = target.save(&model)?;

@@ -45,7 +45,7 @@ pub struct AudienceRequest {
     /// The item.
     item_id: Id,
     /// `fresh`: the least familiar first; `common`: the most familiar first. `fresh` if left out.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^(fresh|common)$")]
     mode: Option<Mode>,
     /// How many users, 10,000 at the most, as CSV or NDJSON 1,000,000. 100 if left out.
     #[schema(minimum = 1, maximum = 1_000_000)]

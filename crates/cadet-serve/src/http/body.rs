@@ -1,9 +1,12 @@
 //! A JSON body, checked as it is read.
 
+use std::fmt;
+
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::header;
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use axum::body::Bytes;
 
@@ -40,7 +43,8 @@ pub async fn whole(request: Request) -> Result<Bytes, Problem> {
 
 /// Where a body that could not be read is wrong: read again, for the pointer.
 pub(super) fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error) -> Problem {
-    if !error.is_data() {
+    // What is no JSON further on, or too deep, is that before it is anything else.
+    if let Err(error) = serde_json::from_slice::<Json>(bytes) {
         return Problem::new(Code::NotJson, format!("the body is not JSON: {error}"));
     }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
@@ -55,6 +59,57 @@ pub(super) fn wrong<T: DeserializeOwned>(bytes: &[u8], error: &serde_json::Error
         })
     });
     fault(pointer, &error.to_string())
+}
+
+/// Anything that is JSON of at most 128 levels, read and forgotten. serde's own way of skipping values counts no levels.
+struct Json;
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Json)
+    }
+}
+
+impl<'de> Visitor<'de> for Json {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Json, E> {
+        Ok(Json)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Json, E> {
+        Ok(Json)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Json, E> {
+        Ok(Json)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
+        Ok(Json)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Json, E> {
+        Ok(Json)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json, A::Error> {
+        while list.next_element::<Json>()?.is_some() {}
+        Ok(Json)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
+        while map.next_entry::<Json, Json>()?.is_some() {}
+        Ok(Json)
+    }
 }
 
 /// What is told of a request is this long at the most, in characters: a name of megabytes is not sent back.
@@ -154,7 +209,6 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Part<T>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -176,5 +230,16 @@ mod tests {
         assert_eq!(detail, "there is no field `usr_id`: did you mean `user_id`?");
         assert_eq!(problem(r#"[{"user_id":"a"}]"#).1, "missing_field");
         assert_eq!(problem(r#"[{"user_id":"a","item_id":{}}]"#).0, "/0/item_id");
+    }
+
+    #[test]
+    fn what_is_no_json_further_on_or_too_deep_is_no_json() {
+        let code = |text: &str| {
+            let error = serde_json::from_str::<Vec<Pair>>(text).unwrap_err();
+            wrong::<Vec<Pair>>(text.as_bytes(), &error).code
+        };
+        let deep = |levels: usize| format!("[{}{}]", "[".repeat(levels), "]".repeat(levels));
+        assert_eq!((code("[1,\"a\",{\"b\":[null,true,-1.5]}]"), code("[1")), (Code::Invalid, Code::NotJson));
+        assert_eq!((code(&deep(100)), code(&deep(10_000))), (Code::Invalid, Code::NotJson));
     }
 }

@@ -30,7 +30,7 @@ pub struct ItemTitle {
     title: String,
     /// Where people find it: http or https; empty or missing for none. The service never follows it.
     #[serde(default)]
-    #[schema(max_length = 2048)]
+    #[schema(max_length = 2048, pattern = "^(https?://.*)?$")]
     link: String,
 }
 
@@ -39,6 +39,7 @@ pub struct ItemTitle {
 #[serde(deny_unknown_fields)]
 pub struct ItemsRequest {
     /// At most 10,000.
+    #[schema(max_items = 10_000)]
     items: Vec<ItemTitle>,
 }
 
@@ -105,6 +106,7 @@ pub struct UserFeatures {
 #[serde(deny_unknown_fields)]
 pub struct UsersRequest {
     /// At most 10,000.
+    #[schema(max_items = 10_000)]
     users: Vec<UserFeatures>,
 }
 
@@ -136,10 +138,11 @@ pub async fn put_users(
         let detail = "this model learns its features from what users saw: there are none to give";
         return Err(Problem::invalid("/users", detail));
     }
+    let described = crate::fold::described_by(serving.model());
     let (mut features, mut faults) = (Vec::with_capacity(written), Vec::new());
     for (row, user) in request.users.into_iter().enumerate() {
         match values(&user, names) {
-            Ok(values) => features.push(Feature { user: user.user_id.0, values }),
+            Ok(values) => features.push(Feature { names: described, user: user.user_id.0, values }),
             Err((name, why)) => {
                 faults.push(fault(format!("/users/{row}/features/{}", escaped(&name)), why));
             }

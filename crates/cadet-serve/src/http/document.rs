@@ -4,6 +4,7 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, ResponseBuilder};
@@ -17,6 +18,7 @@ use crate::condition::{Loading, Phase};
 fn usual(access: Access, has_body: bool) -> Vec<(u16, Vec<Code>)> {
     let mut usual = vec![(500, vec![Code::Internal])];
     if access == Access::Open {
+        usual.extend(has_body.then(|| (422, vec![Code::Invalid])));
         return usual;
     }
     usual.push((403, vec![Code::Forbidden]));
@@ -86,6 +88,34 @@ pub fn complete(mut api: OpenApi) -> OpenApi {
         }
     }
     api
+}
+
+/// The description as it is sent. It says how large whole numbers may be: `int32` and `int64`, which unsigned ones
+/// come as, have a sign, so that a client made from them would take a time after 2038 for an error.
+pub fn written(api: &OpenApi) -> Value {
+    fn walk(value: &mut Value) {
+        let is_integer = value.get("type").is_some_and(|kind| {
+            kind == "integer" || kind.as_array().is_some_and(|kinds| kinds.contains(&json!("integer")))
+        });
+        if let Value::Object(schema) = value
+            && is_integer
+            && schema.get("minimum").is_some_and(|least| least.as_f64() >= Some(0.0))
+        {
+            let is_short = schema.get("format").is_some_and(|format| format == "int32");
+            let (format, most) =
+                if is_short { ("uint32", u64::from(u32::MAX)) } else { ("uint64", u64::MAX) };
+            schema.insert("format".into(), format.into());
+            schema.entry("maximum").or_insert(most.into());
+        }
+        match value {
+            Value::Object(map) => map.values_mut().for_each(walk),
+            Value::Array(list) => list.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(api).unwrap_or_default();
+    walk(&mut value);
+    value
 }
 
 /// Adds the codes that an answer's description does not have yet.

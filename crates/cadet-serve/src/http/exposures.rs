@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use cadet::log::builder::is_weight;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -21,6 +22,8 @@ use crate::state::{Entry, Receipt, Refusal, Shown};
 
 /// So many bad rows are listed; the others are counted.
 const MOST_FAULTS: usize = 100;
+/// Clocks differ, but not by more.
+const DAY: u32 = 24 * 3600;
 /// The fold is waited for so long at the most.
 const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -29,6 +32,7 @@ const FOLD_DEADLINE: Duration = Duration::from_secs(10);
 #[serde(deny_unknown_fields)]
 pub struct ExposuresRequest {
     /// At most 10,000.
+    #[schema(max_items = 10_000)]
     pub exposures: Vec<Event>,
 }
 
@@ -77,7 +81,8 @@ pub struct ExposuresAnswer {
     post, path = "/v1/exposures", tag = "exposures", operation_id = "add_exposures",
     security(("key" = ["ingest"])),
     params(ExposuresQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "Events without an id are called KEY#ROW")),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "^[!-~]+$",
+            description = "Events without an id are called KEY#ROW")),
     request_body(content(
         (ExposuresRequest = "application/json"),
         (String = "application/x-ndjson"),
@@ -139,7 +144,7 @@ pub async fn submit(app: &Service, entry: Entry) -> Result<Receipt, Problem> {
 /// What makes a repeated request count once.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    let is_key = (1..=256).contains(&key.len());
+    let is_key = (1..=256).contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
     match key.to_str() {
         Ok(key) if is_key => Ok(Some(key.to_owned())),
         _ => Err(Problem::invalid("header/Idempotency-Key", "expected 1 to 256 visible ASCII characters")),
@@ -192,13 +197,16 @@ fn check(event: Event, at: &str, now: u32) -> Result<Shown, Fault> {
     let time = match &event.timestamp {
         None => now,
         Some(time) => match time.seconds() {
+            Ok(seconds) if seconds > now.saturating_add(DAY) => {
+                return wrong("timestamp", format!("expected a time up to a day from now, found {seconds}"));
+            }
             Ok(seconds) => seconds,
             Err(why) => return wrong("timestamp", why),
         },
     };
     let weight = event.weight.unwrap_or(1.0);
-    if !(weight.is_finite() && weight > 0.0 && (weight as f32).is_finite() && weight as f32 > 0.0) {
-        return wrong("weight", format!("expected a finite number above 0, found {weight}"));
+    if !is_weight(weight as f32) {
+        return wrong("weight", format!("expected a number from 1e-9 to 1e9, found {weight}"));
     }
     let id = event.event_id.map(|id| id.0);
     if id.as_ref().is_some_and(|id| id.len() > LONGEST_ID) {

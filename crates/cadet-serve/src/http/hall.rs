@@ -9,10 +9,12 @@ use std::time::Duration;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use axum_server::Handle;
+use axum_server::accept::DefaultAcceptor;
 use hyper_util::rt::TokioTimer;
 use tower::make::Shared;
 
 use super::problem::{Code, Problem};
+use super::tls::Tls;
 
 /// The place where requests wait.
 #[derive(Debug)]
@@ -21,14 +23,18 @@ pub struct Hall {
 }
 
 /// Answers on a listener until it is closed.
-pub fn open(listener: TcpListener) -> io::Result<Hall> {
+pub fn open(listener: TcpListener, tls: Option<&Tls>) -> io::Result<Hall> {
     listener.set_nonblocking(true)?;
     let handle = Handle::new();
     let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
     let http = server.http_builder();
     http.http1().timer(TokioTimer::new()).header_read_timeout(super::watch::HEAD_DEADLINE);
     http.http2().timer(TokioTimer::new());
-    tokio::spawn(server.serve(Shared::new(tower::service_fn(answer))));
+    let answers = Shared::new(tower::service_fn(answer));
+    match tls {
+        Some(tls) => tokio::spawn(server.acceptor(tls.secure(DefaultAcceptor::new())).serve(answers)),
+        None => tokio::spawn(server.serve(answers)),
+    };
     Ok(Hall { handle })
 }
 

@@ -50,7 +50,7 @@ pub struct ReadyQuery {
     get, path = "/readyz", tag = "health", security(()), params(ReadyQuery),
     responses(
         (status = 200, description = "They are", body = Health),
-        (status = 503, description = "`loading`, `stopping`, `storage_failed`", body = Problem),
+        (status = 503, description = "`loading`, `stopping`, `storage_failed`, `disk_full`", body = Problem),
     ),
 )]
 pub async fn readyz(
@@ -65,11 +65,16 @@ pub async fn readyz(
         let problem = loading.problem.clone().unwrap_or_else(|| "the model is being loaded".to_owned());
         return Err(Problem { loading: Some(Box::new(loading)), ..Problem::new(Code::Loading, problem) });
     }
-    if query.require == Some(Required::Ingest) && surface.service().store().stats().failed {
-        return Err(Problem::new(
-            Code::StorageFailed,
-            "a write failed: exposures are not taken, questions are",
-        ));
+    if query.require == Some(Required::Ingest) {
+        let stats = surface.service().store().stats();
+        if stats.failed {
+            let detail = "a write failed: exposures are not taken, questions are";
+            return Err(Problem::new(Code::StorageFailed, detail));
+        }
+        if stats.full {
+            let detail = "the disk has too little room: exposures are not taken, questions are";
+            return Err(Problem::new(Code::DiskFull, detail));
+        }
     }
     Ok((StatusCode::OK, Json(Health { status: "ready" })).into_response())
 }

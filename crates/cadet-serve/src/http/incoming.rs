@@ -17,29 +17,49 @@ use super::problem::{Code, Problem};
 pub const LONGEST_BODY: usize = 8 << 20;
 /// A body arrives within this time.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(30);
-/// All bodies that are being read have so many bytes together.
+/// All bodies that are read and not yet answered have so many bytes together, beyond what is free of each.
 const ALL_BODIES: usize = 256 << 20;
+/// So much of a body is not counted: who asks for little is let in whatever large bodies there are.
+const FREE: usize = 64 << 10;
+/// A body that is refused is read on to here, and forgotten: an answer that comes before the end of a body is lost
+/// with the connection, and who is told to come again should hear it.
+const MOST_DRAINED: usize = 64 << 20;
 
-/// Room for bodies that are being read.
+/// Room for bodies.
 #[derive(Debug, Default)]
 pub struct Budget(AtomicUsize);
 
 /// Room that one body takes, given back when it is dropped.
-struct Taken<'a>(&'a Budget, usize);
+#[derive(Debug)]
+pub struct Taken<'a> {
+    budget: &'a Budget,
+    length: usize,
+    counted: usize,
+}
 
-impl Taken<'_> {
+impl<'a> Taken<'a> {
+    fn new(budget: &'a Budget) -> Self {
+        Self { budget, length: 0, counted: 0 }
+    }
+
     fn more(&mut self, bytes: usize) -> Result<(), Problem> {
-        self.1 += bytes;
-        if self.0.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= ALL_BODIES {
+        self.length += bytes;
+        let more = self.length.saturating_sub(FREE) - self.counted;
+        self.counted += more;
+        if more == 0 || self.budget.0.fetch_add(more, Ordering::Relaxed) + more <= ALL_BODIES {
             return Ok(());
         }
         Err(Problem::new(Code::Overloaded, "too many large bodies arrive at once: try again in a moment"))
+    }
+
+    fn give_back(&mut self) {
+        self.budget.0.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
     }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.give_back();
     }
 }
 
@@ -48,13 +68,17 @@ fn too_large() -> Problem {
     Problem::new(Code::BodyTooLarge, detail)
 }
 
-/// The whole body of a request, unpacked.
-pub async fn collect<B>(body: B, headers: &mut HeaderMap, budget: &Budget) -> Result<Bytes, Problem>
+/// The whole body of a request, unpacked, and the room that it takes as long as it is there.
+pub async fn collect<'b, B>(
+    body: B,
+    headers: &mut HeaderMap,
+    budget: &'b Budget,
+) -> Result<(Bytes, Taken<'b>), Problem>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin,
     B::Error: std::fmt::Display,
 {
-    if body.size_hint().lower() > LONGEST_BODY as u64 {
+    if body.size_hint().lower() > MOST_DRAINED as u64 {
         return Err(too_large());
     }
     let is_packed = match headers.get(header::CONTENT_ENCODING).map(|v| v.as_bytes().to_ascii_lowercase()) {
@@ -67,32 +91,42 @@ where
         }
     };
     let read = tokio::time::timeout(BODY_DEADLINE, read(body, budget)).await;
-    let bytes = read.map_err(|_| {
+    let (bytes, taken) = read.map_err(|_| {
         let detail = format!("the body did not arrive within {} s", BODY_DEADLINE.as_secs());
         Problem::new(Code::RequestTimeout, detail)
     })??;
     if !is_packed {
-        return Ok(bytes);
+        return Ok((bytes, taken));
     }
     headers.remove(header::CONTENT_ENCODING);
     unpack(&bytes, budget)
 }
 
-async fn read<B>(mut body: B, budget: &Budget) -> Result<Bytes, Problem>
+async fn read<B>(mut body: B, budget: &Budget) -> Result<(Bytes, Taken<'_>), Problem>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut taken = Taken(budget, 0);
+    let mut taken = Taken::new(budget);
     let mut first: Option<Bytes> = None;
     let mut all: Vec<u8> = Vec::new();
+    let (mut length, mut refused) = (0, None);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| Problem::new(Code::NotJson, format!("the body broke off: {e}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        if first.as_ref().map_or(all.len(), Bytes::len) + data.len() > LONGEST_BODY {
-            return Err(too_large());
+        length += data.len();
+        if refused.is_none() {
+            let room = if length > LONGEST_BODY { Err(too_large()) } else { taken.more(data.len()) };
+            refused = room.err();
         }
-        taken.more(data.len())?;
+        if refused.is_some() {
+            (first, all) = (None, Vec::new());
+            taken.give_back();
+            if length > MOST_DRAINED {
+                break;
+            }
+            continue;
+        }
         // Most bodies come in one piece, which needs no copy.
         match first.take() {
             None if all.is_empty() => first = Some(data),
@@ -104,11 +138,14 @@ where
             None => all.extend_from_slice(&data),
         }
     }
-    Ok(first.unwrap_or_else(|| all.into()))
+    match refused {
+        Some(problem) => Err(problem),
+        None => Ok((first.unwrap_or_else(|| all.into()), taken)),
+    }
 }
 
-fn unpack(bytes: &[u8], budget: &Budget) -> Result<Bytes, Problem> {
-    let mut taken = Taken(budget, 0);
+fn unpack<'b>(bytes: &[u8], budget: &'b Budget) -> Result<(Bytes, Taken<'b>), Problem> {
+    let mut taken = Taken::new(budget);
     let mut reader = MultiGzDecoder::new(bytes);
     let (mut all, mut piece) = (Vec::new(), [0; 16 << 10]);
     loop {
@@ -116,7 +153,7 @@ fn unpack(bytes: &[u8], budget: &Budget) -> Result<Bytes, Problem> {
             Problem::new(Code::NotJson, format!("the body is not gzip, though content-encoding says so: {e}"))
         })?;
         if n == 0 {
-            return Ok(all.into());
+            return Ok((all.into(), taken));
         }
         if all.len() + n > LONGEST_BODY {
             return Err(too_large());
@@ -163,12 +200,34 @@ mod tests {
     #[test]
     fn what_is_unpacked_is_counted_and_given_back() {
         let budget = Budget::default();
-        assert_eq!(&unpack(&packed(b"[1]"), &budget).unwrap()[..], b"[1]");
+        assert_eq!(&unpack(&packed(b"[1]"), &budget).unwrap().0[..], b"[1]");
         let fits = packed(&vec![b' '; LONGEST_BODY]);
-        assert_eq!(unpack(&fits, &budget).unwrap().len(), LONGEST_BODY);
+        let (body, taken) = unpack(&fits, &budget).unwrap();
+        assert_eq!(body.len(), LONGEST_BODY);
+        assert_eq!(budget.0.load(Ordering::Relaxed), LONGEST_BODY - FREE);
+        drop(taken);
         let bomb = packed(&vec![0; LONGEST_BODY + 1]);
         assert_eq!(unpack(&bomb, &budget).unwrap_err().code, Code::BodyTooLarge);
         assert_eq!(unpack(b"no gzip", &budget).unwrap_err().code, Code::NotJson);
+        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn large_bodies_leave_room_for_small_ones_and_are_told_when_they_end() {
+        let budget = Budget::default();
+        let body = |bytes: usize| http_body_util::Full::new(Bytes::from(vec![b' '; bytes]));
+        let mut held = Vec::new();
+        let refused = loop {
+            match read(body(LONGEST_BODY), &budget).await {
+                Ok(one) => held.push(one),
+                Err(problem) => break problem,
+            }
+        };
+        assert_eq!((refused.code, held.len()), (Code::Overloaded, ALL_BODIES / (LONGEST_BODY - FREE)));
+        assert_eq!(read(body(FREE), &budget).await.unwrap().0.len(), FREE);
+        drop(held);
+        assert_eq!(read(body(LONGEST_BODY + 1), &budget).await.unwrap_err().code, Code::BodyTooLarge);
+        assert!(read(body(LONGEST_BODY), &budget).await.is_ok());
         assert_eq!(budget.0.load(Ordering::Relaxed), 0);
     }
 }

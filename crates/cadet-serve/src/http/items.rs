@@ -130,6 +130,7 @@ pub async fn items(
     Params(query): Params<ItemsQuery>,
 ) -> Result<Response, Problem> {
     let limit = listing::limit(query.limit, 100, format)?;
+    listing::check_prefix(&query.prefix)?;
     let serving = cursor::serving(&app, query.cursor.as_deref(), "query/cursor")?;
     let body = {
         let (own, serving) = (Arc::clone(&app), Arc::clone(&serving));

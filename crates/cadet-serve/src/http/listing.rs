@@ -6,6 +6,7 @@ use std::hash::Hash;
 use super::cursor::Paged;
 use super::problem::Problem;
 use super::table::Format;
+use super::wire::LONGEST_ID;
 
 /// Rows of a page at the most.
 pub const MOST: usize = 1_000;
@@ -29,6 +30,15 @@ pub fn limit(limit: Option<usize>, usual: usize, format: Format) -> Result<usize
         return Err(Problem::invalid("query/limit", format!("must be 1 to {most}, found {limit}")));
     }
     Ok(limit)
+}
+
+/// Whether anything can begin so.
+pub fn check_prefix(prefix: &str) -> Result<(), Problem> {
+    if prefix.len() <= LONGEST_ID {
+        return Ok(());
+    }
+    let detail = format!("has {LONGEST_ID} bytes at the most, found {}", prefix.len());
+    Err(Problem::invalid("query/prefix", detail))
 }
 
 /// A page, and the cursor of the next one.

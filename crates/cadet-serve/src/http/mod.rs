@@ -41,6 +41,7 @@ mod stream;
 pub mod surface;
 mod table;
 pub mod tasks;
+pub mod tls;
 pub mod user;
 pub mod users;
 pub mod watch;

@@ -235,8 +235,10 @@ async fn force(request: Request) -> Result<bool, Problem> {
     if bytes.is_empty() {
         return Ok(false);
     }
-    let read = serde_json::from_slice::<PromoteRequest>(&bytes);
-    read.map(|request| request.force).map_err(|error| wrong::<PromoteRequest>(&bytes, &error))
+    // `null` is as good as nothing.
+    let read = serde_json::from_slice::<Option<PromoteRequest>>(&bytes);
+    read.map(|request| request.is_some_and(|request| request.force))
+        .map_err(|error| wrong::<PromoteRequest>(&bytes, &error))
 }
 
 impl From<NotPromoted> for Problem {

@@ -34,26 +34,26 @@ pub struct RerankRequest {
     lists: List<RerankList>,
     /// What relevance is balanced with: `fresh` (minus the familiarity) or `mmr` (unlikeness to the items
     /// placed before). `fresh` if left out.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^(fresh|mmr)$")]
     method: Option<Method>,
     /// The weight of it, 0 to 1: 0 leaves the order of relevance, 1 ignores relevance. 0.3 if left out.
     #[schema(minimum = 0.0, maximum = 1.0)]
     lambda: Option<f32>,
     /// How relevance and familiarity are made comparable within a list: `standard` (mean 0, spread 1) or `rank`.
     /// `standard` if left out.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<String>, pattern = "^(standard|rank)$")]
     scale: Option<Scale>,
     /// Items that the user saw this often or more go below all others.
     #[schema(minimum = 1)]
     max_seen: Option<u32>,
-    /// `max_seen` counts what happened in this span up to now, such as `7d`. Exposures that came through this
+    /// `max_seen` counts what happened in this span up to now, such as `7d`; `30d` at the most, less where more came
+    /// than is kept. Exposures that came through this
     /// service are counted one by one; of what the model was trained on beside that only the last exposure of
     /// a pair is known, so it counts once, where later ones do not count already.
     window: Option<Span>,
     /// Items that must not be shown: they are left out of every list.
-    #[serde(default)]
     #[schema(value_type = Option<Vec<Id>>, max_items = 10_000)]
-    exclude: List<Id>,
+    exclude: Option<List<Id>>,
     /// Share of the places that go to an item drawn by lot from those left. 0 if left out.
     #[schema(minimum = 0.0, maximum = 1.0)]
     explore: Option<f32>,
@@ -132,6 +132,27 @@ impl RerankRequest {
         Ok(length)
     }
 
+    /// A cap that looks further back than exposures are kept would let through what it is to hold.
+    fn check_window(&self, app: &Service) -> Result<(), Problem> {
+        let Some(window) = self.window else { return Ok(()) };
+        let most = app.options.store.window.as_secs();
+        if u64::from(window.0) > most {
+            let days = most / 86_400;
+            return Err(Problem::invalid(
+                "/window",
+                format!("exposures are counted for {days} days at the most"),
+            ));
+        }
+        let from = app.store().recent().complete_from();
+        if window.ago() < from {
+            let detail = format!(
+                "so many exposures came that they are kept from {from} on (seconds since 1970): take a shorter window"
+            );
+            return Err(Problem::invalid("/window", detail));
+        }
+        Ok(())
+    }
+
     /// All lists, each in its new order.
     fn outcomes(
         &self,
@@ -141,7 +162,9 @@ impl RerankRequest {
         side_by_side: bool,
     ) -> Result<Vec<Outcome<'_>>, Problem> {
         let lists = self.lists.all("/lists")?;
-        let excluded: HashSet<&Id> = self.exclude.all("/exclude")?.iter().collect();
+        let excluded = self.exclude.as_ref().map(|list| list.all("/exclude")).transpose()?;
+        let excluded: HashSet<&Id> = excluded.into_iter().flatten().collect();
+        self.check_window(app)?;
         let counting =
             Counting { app, serving, config, from: self.window.map(Span::ago), excluded: &excluded };
         let one = |list| with_workspaces(serving, |own| counting.rerank(&mut own.rerank, list));
@@ -153,7 +176,8 @@ impl RerankRequest {
 #[utoipa::path(
     post, path = "/v1/rerank", tag = "questions",
     request_body = RerankRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Makes `write_back` count once")),
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "^[!-~]+$",
+        description = "Makes `write_back` count once")),
     responses(
         (status = 200, description = "The lists in their new order", body = RerankAnswer<'static>),
         (status = 422, description = "`invalid`, `too_many_rows`", body = Problem),
@@ -170,7 +194,7 @@ pub async fn rerank(
     if request.write_back {
         caller.must(Role::Ingest)?;
     }
-    let key = if request.write_back { idempotency_key(&headers)? } else { None };
+    let key = idempotency_key(&headers)?.filter(|_| request.write_back);
     let serving = known::serving(&app)?;
     let config = request.config()?;
     let (body, shown) = if request.length()? <= SHORT {

@@ -3,7 +3,9 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::body::{escaped, short, unknown_name, wrong};
 use super::problem::{Fault, Problem};
@@ -20,13 +22,14 @@ pub struct Event {
     /// When: seconds since 1970 or ISO 8601; now, where it is missing.
     pub timestamp: Option<Time>,
     /// How much it counts, above 0; 1 where it is missing.
+    #[schema(exclusive_minimum = 0.0)]
     pub weight: Option<f64>,
     /// What tells it from other events: one that came before does not count again.
     pub event_id: Option<Id>,
 }
 
 /// A time: seconds since 1970, or a text such as `2026-11-18T12:00:00Z`.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected seconds since 1970 or a time such as 2026-11-18T12:00:00Z")]
 pub enum Time {
     /// Seconds since 1970.
@@ -34,6 +37,18 @@ pub enum Time {
     /// ISO 8601, or seconds since 1970 as text.
     Text(String),
 }
+
+impl PartialSchema for Time {
+    fn schema() -> RefOr<Schema> {
+        let seconds = ObjectBuilder::new().schema_type(Type::Number).description(Some("Seconds since 1970"));
+        let seconds = seconds.minimum(Some(0)).exclusive_maximum(Some(4_294_967_296.0));
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let text = text.description(Some("ISO 8601, or seconds since 1970 as text"));
+        OneOfBuilder::new().item(seconds).item(text).into()
+    }
+}
+
+impl ToSchema for Time {}
 
 impl Time {
     /// Whole seconds since 1970.

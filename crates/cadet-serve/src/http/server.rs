@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 use super::surface::Surface;
+use super::tls::Tls;
 use super::watch::{Watch, Watched};
 
 /// So many connections are open at once; more are closed unheard.
@@ -33,6 +34,7 @@ const MOST_RESETS: usize = 20;
 pub async fn serve(
     listener: TcpListener,
     surface: Surface,
+    tls: Option<&Tls>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -54,7 +56,10 @@ pub async fn serve(
         handle.graceful_shutdown(Some(DRAIN));
     });
     let acceptor = Doorkeeper { room: Arc::new(Semaphore::new(MOST_CONNECTIONS)) };
-    let ended = server.acceptor(acceptor).serve(Connections(surface)).await;
+    let ended = match tls {
+        Some(tls) => server.acceptor(tls.secure(acceptor)).serve(Connections(surface)).await,
+        None => server.acceptor(acceptor).serve(Connections(surface)).await,
+    };
     stopping.abort();
     ended
 }

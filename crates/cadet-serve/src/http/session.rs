@@ -111,7 +111,8 @@ pub async fn log_in(
     let who = Who::new(&caller, &surface);
     let Some(key) = caller.key else { return Ok(Json(who).into_response()) };
     let secret = surface.sessions().begin(key, crate::now())?;
-    let is_secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let is_forwarded = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let is_secure = is_forwarded || surface.config().tls.is_some();
     let secure = if is_secure { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={LASTS}{secure}");
     let mut response = Json(who).into_response();

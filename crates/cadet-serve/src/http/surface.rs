@@ -23,7 +23,7 @@ use tower::Service as _;
 
 use super::body::{escaped, unknown_name};
 use super::guard::{self, Caller, Denied};
-use super::incoming::{self, Budget, collect};
+use super::incoming::{self, Budget, Taken, collect};
 use super::keys::{Keys, Role};
 use super::problem::{Code, Problem};
 use super::route_table::{Access, Methods, Operates, RouteTable};
@@ -86,7 +86,7 @@ impl Surface {
         });
         let gate = Arc::new(Gate {
             table: RouteTable::new(&document, &listed, service.metrics()),
-            document: serde_json::to_vec(&document).unwrap_or_default().into(),
+            document: super::document::written(&document).to_string().into(),
             service,
             config,
             keys: ArcSwap::from_pointee(keys),
@@ -248,6 +248,9 @@ impl Surface {
             *problem
         })?;
         check_query(&parts, operates)?;
+        // Only what has arrived whole takes one of the places below: else a few hundred clients who send a byte now
+        // and then would keep everybody out.
+        let (body, _taken) = self.take(&mut parts, body).await?;
         let (_in_flight, number) = self.metrics().begin();
         // Probes are answered however much there is to do.
         let is_probe = matches!(operates.access, Access::Open) || methods.path == "/metrics";
@@ -292,23 +295,30 @@ impl Surface {
         Ok(caller)
     }
 
-    async fn call_route<B>(&self, mut parts: Parts, body: B, writes: bool) -> Result<Response, Problem>
+    /// The whole body of a request, of a kind that is read here.
+    async fn take<B>(&self, parts: &mut Parts, body: B) -> Result<(Bytes, Option<Taken<'_>>), Problem>
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display,
     {
+        if body.is_end_stream() {
+            incoming::check_kind(parts, &Bytes::new())?;
+            return Ok((Bytes::new(), None));
+        }
+        let collected = collect(body, &mut parts.headers, &self.gate.bodies).await;
+        let (body, taken) = collected.inspect_err(|problem| {
+            if problem.code == Code::Overloaded {
+                self.metrics().shed("bodies");
+            }
+        })?;
+        incoming::check_kind(parts, &body)?;
+        Ok((body, Some(taken)))
+    }
+
+    async fn call_route(&self, parts: Parts, body: Bytes, writes: bool) -> Result<Response, Problem> {
         let Some(mut router) = self.router.clone() else {
             return Err(Problem::new(Code::Internal, "there are no routes"));
         };
-        let body = match body.is_end_stream() {
-            true => Bytes::new(),
-            false => collect(body, &mut parts.headers, &self.gate.bodies).await.inspect_err(|problem| {
-                if problem.code == Code::Overloaded {
-                    self.metrics().shed("bodies");
-                }
-            })?,
-        };
-        incoming::check_kind(&parts, &body)?;
         let body = if body.is_empty() { Body::empty() } else { Body::from(body) };
         let deadline = if waits(&parts) { ANSWER_DEADLINE + SLACK } else { ANSWER_DEADLINE };
         let answer = uncaught(router.call(Request::from_parts(parts, body)));

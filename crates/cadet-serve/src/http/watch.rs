@@ -1,5 +1,5 @@
 //! Is a connection worth keeping? A stream that gives up on clients who take too long: to say what they want
-//! (10 s), to ask again (75 s), or to read their answer (30 s).
+//! (10 s), to ask again (75 s), or to read their answer (30 s for each 64 KiB of it).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -19,8 +19,10 @@ use crate::service::Service;
 pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 /// A connection may be idle for so long.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// An answer must be taken on its way within this time.
+/// An answer that waits for its client moves on by `LEAST` within this time.
 const STALLED: Duration = Duration::from_secs(30);
+/// So many bytes are a move: who takes a few now and then would keep an answer in memory for ever.
+const LEAST: usize = 64 << 10;
 
 /// What is known of a connection by those who answer on it.
 #[derive(Debug, Default)]
@@ -59,8 +61,8 @@ pub struct Watched {
     head: Option<Instant>,
     /// When something was last read of a request or written of an answer.
     moved: Instant,
-    /// Since when a client takes nothing of its answer.
-    stalled: Option<Instant>,
+    /// Since when an answer waits for its client, and how many bytes went since.
+    stalled: Option<(Instant, usize)>,
     /// HTTP/2 talks between requests, so bytes are no heads there.
     is_http2: Option<bool>,
     alarm: Pin<Box<Sleep>>,
@@ -95,7 +97,7 @@ impl Watched {
 
     /// When this client has taken too long, as things are.
     fn deadline(&mut self) -> Option<Instant> {
-        if let Some(since) = self.stalled {
+        if let Some((since, _)) = self.stalled {
             return Some(since + STALLED);
         }
         let requests = self.watch.requests.load(Ordering::Relaxed);
@@ -140,11 +142,15 @@ impl Watched {
     }
 
     fn wrote(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            (self.stalled, self.moved) = (None, Instant::now());
+        if let Poll::Ready(result) = &written {
+            self.moved = Instant::now();
+            if let (Some((_, taken)), Ok(bytes)) = (&mut self.stalled, result) {
+                *taken += bytes;
+            }
+            self.stalled = self.stalled.filter(|(_, taken)| *taken < LEAST);
             return written;
         }
-        self.stalled.get_or_insert_with(Instant::now);
+        self.stalled.get_or_insert_with(|| (Instant::now(), 0));
         self.check(cx)?;
         Poll::Pending
     }
@@ -197,6 +203,8 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // All of the answer has gone.
+        self.stalled = None;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

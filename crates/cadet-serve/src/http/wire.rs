@@ -73,6 +73,7 @@ impl PartialSchema for Id {
         let text =
             ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(LONGEST_ID));
         let number = ObjectBuilder::new().schema_type(Type::Integer);
+        let number = number.minimum(Some(i64::MIN as isize)).maximum(Some(u64::MAX as usize));
         OneOfBuilder::new().item(text).item(number).description(Some("A string or an integer")).into()
     }
 }
@@ -166,8 +167,10 @@ impl<'de> Deserialize<'de> for Span {
             _ => 0u32,
         };
         let digits = text.get(..text.len().saturating_sub(1)).unwrap_or_default();
-        let number = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u32>().ok()).flatten();
-        let span = number.filter(|n| *n > 0).and_then(|n| n.checked_mul(unit)).filter(|span| *span > 0);
+        let is_number = (1..=9).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        let number = digits.parse::<u32>().ok().filter(|_| is_number && !digits.starts_with('0'));
+        // All of history is shorter than the longest.
+        let span = number.map(|number| number.saturating_mul(unit)).filter(|span| *span > 0);
         span.map(Span).ok_or_else(|| D::Error::custom("a span is a number and s, m, h, d or w, such as 7d"))
     }
 }
@@ -176,7 +179,7 @@ impl PartialSchema for Span {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         use utoipa::openapi::schema::{ObjectBuilder, Type};
         let about = "A span of time: a whole number and s, m, h, d or w, such as 7d";
-        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+[smhdw]$"));
+        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[1-9][0-9]{0,8}[smhdw]$"));
         text.description(Some(about)).into()
     }
 }

@@ -3,12 +3,15 @@
 //! A log that is damaged is not opened, so that nobody takes half of it for the whole. [`check`] says what is
 //! wrong and where; [`cut`] ends the log at a position, and keeps aside what came after.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use cadet::{Error, Result};
 
 use super::disk::{Disk, RealDisk, put, read_whole};
-use super::manifest::{MANIFEST, Manifest, load_base};
+use super::frame::{self, HEADER};
+use super::held::write;
+use super::manifest::{MANIFEST, Manifest, load_base, save_base};
 use super::memory::Memory;
 use super::open::lock;
 use super::segment::{self, Fault, Found};
@@ -194,7 +197,8 @@ fn look_at_segments(disk: &dyn Disk, state: &Path, manifest: &Manifest, firsts: 
 }
 
 /// Ends the log of a data folder at a position: everything after it is set aside in files that end in `.cut`,
-/// and snapshots are removed. Returns the position at which the log ends, which is that of the last whole
+/// and snapshots are removed. Users who asked after it to be forgotten have to ask again, and models that know
+/// what came after it know that still. Returns the position at which the log ends, which is that of the last whole
 /// record up to the one that was asked for.
 pub fn cut(folder: &Path, seq: u64) -> Result<u64> {
     cut_on(&RealDisk, folder, seq)
@@ -213,74 +217,84 @@ pub fn cut_on(disk: &dyn Disk, folder: &Path, seq: u64) -> Result<u64> {
         let why = format!("the log can be cut at positions {} to {}", manifest.first - 1, report.seq);
         return Err(Error::config("at", why));
     }
+    let firsts = segment::list(disk, &state)?;
+    let first = firsts.iter().copied().rfind(|first| *first <= (seq + 1).max(manifest.first));
+    let first = first.unwrap_or(manifest.first);
+    let (end, seq) = last_whole(disk, &state, manifest.store, first, seq)?;
+    if manifest.first > 1 {
+        forget_by(disk, &state, manifest.store, seq)?;
+    }
     // What only saves time goes first, and what says more than the log will.
     for snap in snapshot::list(disk, &state)? {
         let path = snapshot::path(&state, snap);
         disk.remove(&path).map_err(|e| Error::io(path, e))?;
     }
-    let mut kept = manifest.first - 1;
-    for (name, (_, last)) in exposures::list(disk, &rows)? {
-        if last > seq {
-            aside(disk, &rows.join(name))?;
-        } else {
-            kept = kept.max(last);
-        }
+    for file in exposures::list(disk, &rows)?.iter().filter(|(_, (_, last))| *last > seq) {
+        exposures::cut(disk, &rows, file, seq)?;
     }
-    manifest.compacted = manifest.compacted.min(kept);
+    manifest.compacted = manifest.compacted.min(seq);
     manifest.forgotten = manifest.forgotten.min(seq);
+    // Models that know more than this are told by it that what comes next is new to them.
+    manifest.cuts.push(seq);
     manifest.save(disk, &state)?;
     // From the end on, so that there never is a gap.
-    let firsts = segment::list(disk, &state)?;
-    let first = firsts.iter().copied().rfind(|first| *first <= (seq + 1).max(manifest.first));
-    let first = first.unwrap_or(manifest.first);
     for after in firsts.iter().rev().filter(|other| **other > first) {
-        aside(disk, &segment::path(&state, *after))?;
+        exposures::set_aside(disk, &segment::path(&state, *after))?;
     }
-    let end = shorten(disk, &segment::path(&state, first), &report, seq)?;
+    shorten(disk, &state, manifest.store, first, end)?;
     disk.sync_folder(&state).map_err(|e| Error::io(&state, e))?;
-    Ok(end)
+    Ok(seq)
 }
 
-/// Gives a file a name that nobody reads.
-fn aside(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    disk.rename(path, &cut_name(path, ""))
-        .and_then(|()| disk.sync_folder(folder))
-        .map_err(|e| Error::io(path, e))
+/// Who was forgotten or described later than a position was so there: what will have the positions after it is
+/// new.
+fn forget_by(disk: &dyn Disk, state: &Path, store: u128, seq: u64) -> Result<()> {
+    let memory = Memory::new(store, 1, 0);
+    load_base(disk, state, store, &memory)?;
+    write(&memory.forgotten).values_mut().for_each(|at| *at = seq.min(*at));
+    write(&memory.features).values_mut().for_each(|(at, _)| *at = seq.min(*at));
+    save_base(disk, state, store, &memory)
 }
 
-fn cut_name(path: &Path, at: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!("{at}.cut"));
-    name.into()
-}
-
-/// Ends a file of the log after the last record up to a position: the last position that is left.
-fn shorten(disk: &dyn Disk, path: &Path, report: &Report, seq: u64) -> Result<u64> {
-    let failed = |e| Error::io(path, e);
-    let Some(about) = report.segments.iter().find(|segment| segment.path == path) else {
-        return Err(Error::store(path, "is missing"));
+/// Where the last record up to a position ends in a file of the log, and its position; byte 0 where nothing of
+/// the file can be read.
+fn last_whole(disk: &dyn Disk, state: &Path, store: u128, first: u64, seq: u64) -> Result<(u64, u64)> {
+    let path = segment::path(state, first);
+    let file = match disk.open(&path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok((0, first - 1)),
+        file => file.map_err(|e| Error::io(&path, e))?,
     };
-    let bytes = read_whole(disk, path).map_err(failed)?;
-    let (mut end, mut last) = (super::frame::HEADER, about.first - 1);
-    let store =
-        u128::from(super::frame::u64_at(&bytes, 12)) | u128::from(super::frame::u64_at(&bytes, 20)) << 64;
-    let file = disk.open(path).map_err(failed)?;
-    let walked = segment::walk(file, path, (store, about.first), true, &mut |found| {
+    let (mut end, mut last) = (HEADER, first - 1);
+    let walked = segment::walk(file, &path, (store, first), true, &mut |found| {
         let to = found.position + found.head.positions - 1;
         if to <= seq {
             (end, last) = (found.end, to);
         }
         Ok(())
     });
-    // What is wrong lies behind the cut.
-    drop(walked);
-    let rest = &bytes[(end as usize).min(bytes.len())..];
-    if rest.iter().any(|byte| *byte != 0) {
-        let to = cut_name(path, &format!("-{end}"));
-        put(disk, &to, rest).map_err(|e| Error::io(to, e))?;
+    match walked {
+        Err(Fault::Other(error)) => Err(error),
+        Err(Fault::Damage { byte, .. }) if byte < HEADER => Ok((0, first - 1)),
+        // What is wrong lies behind the cut.
+        _ => Ok((end, last)),
     }
-    let file = disk.open(path).map_err(failed)?;
-    file.set_len(end).and_then(|()| file.sync_all()).map_err(failed)?;
-    Ok(last)
+}
+
+/// Ends a file of the log at a byte. What it had is kept beside, and other names of the file, which backups
+/// have, keep it whole.
+fn shorten(disk: &dyn Disk, state: &Path, store: u128, first: u64, end: u64) -> Result<()> {
+    let path = segment::path(state, first);
+    let failed = |e| Error::io(&path, e);
+    let bytes = match read_whole(disk, &path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        bytes => bytes.map_err(failed)?,
+    };
+    let (left, rest) = bytes.split_at((end as usize).min(bytes.len()));
+    if rest.iter().any(|byte| *byte != 0) {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!("-{end}.cut"));
+        put(disk, Path::new(&name), rest).map_err(|e| Error::io(PathBuf::from(name), e))?;
+    }
+    let header = frame::header(store, first);
+    put(disk, &path, if end == 0 { &header } else { left }).map_err(failed)
 }

@@ -28,9 +28,11 @@ pub struct Title {
     pub link: Box<str>,
 }
 
-/// What is known of a user, in the order of the model's features.
+/// What is known of a user, in the order of a model's features.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
+    /// Tells which features these are, by name and in order: see [`crate::fold::described_by`].
+    pub names: u64,
     /// The user.
     pub user: Box<str>,
     /// A number for each feature.

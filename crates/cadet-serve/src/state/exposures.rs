@@ -3,24 +3,26 @@
 //!
 //! Every row has an event id, because readers of tables want all rows to have one or none: where none was
 //! sent, it is made of the log's number and the row's position. So a row that is met in two files, while small
-//! files become one, counts once.
+//! files become one, counts once. Each row has its position, too. Part of the log in which nobody was shown
+//! anything is a file without rows, so that the names of the files have no gap.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::{Float32Builder, Int64Builder, StringBuilder};
-use arrow_array::{Array, ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray};
+use arrow_array::builder::{Float32Builder, Int64Builder, StringBuilder, UInt64Builder};
+use arrow_array::{Array, ArrayRef, Float32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use axum::body::Bytes;
 use cadet::{Error, Result};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
 
 use super::disk::{Disk, put, read_whole};
-use super::manifest::Manifest;
+use super::manifest::{MANIFEST, Manifest};
 use super::segment::Segment;
 use super::store::Shared;
 use super::tidy::{Forgotten, counted};
@@ -28,6 +30,13 @@ use super::{Entry, Shown};
 
 const ENDING: &str = ".parquet";
 const ROWS_PER_GROUP: usize = 1 << 18;
+/// The column of positions, which is the last one.
+const SEQ: &str = "seq";
+
+/// The id of an event that was sent without one.
+pub(crate) fn made_id(store: u128, seq: u64) -> String {
+    format!("{store:032x}-{seq}")
+}
 
 /// The name of a file, and the positions that it covers.
 type Named = (String, (u64, u64));
@@ -36,7 +45,8 @@ type Named = (String, (u64, u64));
 pub(crate) fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<Named>> {
     let range = |name: &str| {
         let (first, last) = name.strip_suffix(ENDING)?.split_once('-')?;
-        Some((first.parse::<u64>().ok()?, last.parse::<u64>().ok()?))
+        let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+        (1 <= first && first <= last).then_some((first, last))
     };
     let files = disk.list(folder).map_err(|e| Error::io(folder, e))?;
     let mut found: Vec<_> =
@@ -49,19 +59,48 @@ fn path(folder: &Path, (first, last): (u64, u64)) -> PathBuf {
     folder.join(format!("{first:020}-{last:020}{ENDING}"))
 }
 
-/// Removes what a crash left: files that the manifest does not know of, and files whose rows are in another.
-pub(crate) fn clean(disk: &dyn Disk, folder: &Path, manifest: &Manifest) -> Result<()> {
+/// Puts the folder in order: files that are in another one go, and so do those that the manifest does not know
+/// of, which a crash left. Nothing goes that the log up to `seq` could not say again: such a file gets a name
+/// that nobody reads. Returns the position up to which the rest is known to be whole.
+pub(crate) fn clean(disk: &dyn Disk, folder: &Path, manifest: &Manifest, seq: u64) -> Result<u64> {
     let all = list(disk, folder)?;
+    let mut compacted = manifest.compacted;
     for (name, (first, last)) in &all {
-        let covers = |(other, (from, to)): &&Named| {
-            other != name && from <= first && last <= to && *to <= manifest.compacted
+        let is_inside = |(other, (from, to)): &Named| {
+            let same = (from, to) == (first, last);
+            from <= first && last <= to && *to <= manifest.compacted && (!same || other < name)
         };
-        if *last > manifest.compacted || all.iter().any(|file| covers(&file)) {
-            let path = folder.join(name);
-            disk.remove(&path).map_err(|e| Error::io(path, e))?;
+        let path = folder.join(name);
+        if *last > manifest.compacted {
+            compacted = compacted.min((first - 1).max(manifest.first - 1));
+            if *first >= manifest.first && *last <= seq {
+                disk.remove(&path).map_err(|e| Error::io(&path, e))?;
+            } else {
+                let aside = set_aside(disk, &path)?;
+                tracing::error!(
+                    "{} is of positions that {MANIFEST} does not know of and that the log does not have: is \
+                     state/ of another time or another folder? It is {} now, and training does not read it",
+                    path.display(),
+                    aside.display()
+                );
+            }
+        } else if all.iter().any(is_inside) {
+            disk.remove(&path).map_err(|e| Error::io(&path, e))?;
         }
     }
-    Ok(())
+    Ok(compacted)
+}
+
+/// Gives a file a name that nobody reads, and that no other file has.
+pub(crate) fn set_aside(disk: &dyn Disk, path: &Path) -> Result<PathBuf> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let taken = disk.list(folder).map_err(|e| Error::io(folder, e))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let names = (1..).map(|n| if n == 1 { format!("{name}.cut") } else { format!("{name}-{n}.cut") });
+    let is_free = |name: &String| taken.iter().all(|(other, _)| other != name);
+    let aside = folder.join(names.clone().find(is_free).unwrap_or_default());
+    let done = disk.rename(path, &aside).and_then(|()| disk.sync_folder(folder));
+    done.map_err(|e| Error::io(path, e)).map(|()| aside)
 }
 
 /// Rows of a table on their way.
@@ -72,6 +111,7 @@ struct Columns {
     time: Int64Builder,
     weight: Float32Builder,
     event: StringBuilder,
+    seq: UInt64Builder,
 }
 
 fn schema() -> Arc<Schema> {
@@ -81,6 +121,7 @@ fn schema() -> Arc<Schema> {
         Field::new("timestamp", DataType::Int64, true),
         Field::new("weight", DataType::Float32, false),
         Field::new("event_id", DataType::Utf8, false),
+        Field::new(SEQ, DataType::UInt64, false),
     ]))
 }
 
@@ -92,8 +133,9 @@ impl Columns {
         self.weight.append_value(row.weight);
         match &row.event {
             Some(event) => self.event.append_value(event),
-            None => self.event.append_value(format!("{store:032x}-{seq}")),
+            None => self.event.append_value(made_id(store, seq)),
         }
+        self.seq.append_value(seq);
     }
 
     fn len(&self) -> usize {
@@ -108,6 +150,7 @@ impl Columns {
             Arc::new(self.time.finish()),
             Arc::new(self.weight.finish()),
             Arc::new(self.event.finish()),
+            Arc::new(self.seq.finish()),
         ];
         RecordBatch::try_new(schema(), columns)
     }
@@ -117,6 +160,8 @@ fn begin(path: &Path) -> Result<ArrowWriter<Vec<u8>>> {
     let level = ZstdLevel::try_new(1).map_err(|e| failed(path, e))?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
+        .set_column_dictionary_enabled(ColumnPath::from(SEQ), false)
+        .set_column_encoding(ColumnPath::from(SEQ), Encoding::DELTA_BINARY_PACKED)
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
         .build();
     ArrowWriter::try_new(Vec::new(), schema(), Some(properties)).map_err(|e| failed(path, e))
@@ -136,9 +181,7 @@ pub(crate) fn compact(
     let path = path(&shared.exposures, range);
     let mut writer = begin(&path)?;
     let mut columns = Columns::default();
-    let mut rows = 0;
     let mut flush = |columns: &mut Columns| -> Result<()> {
-        rows += columns.len();
         let batch = columns.finish().map_err(|e| failed(&path, e.into()))?;
         writer.write(&batch).map_err(|e| failed(&path, e))
     };
@@ -156,75 +199,103 @@ pub(crate) fn compact(
         })?;
     }
     flush(&mut columns)?;
-    if rows == 0 {
-        return Ok(());
-    }
     let bytes = writer.into_inner().map_err(|e| failed(&path, e))?;
     put(&*shared.options.disk, &path, &bytes).map_err(|e| Error::io(&path, e))
 }
 
-/// Calls with the rows of a file.
-fn read(disk: &dyn Disk, path: &Path, visit: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+/// Calls with the rows of a file, and with those of its columns that are asked for.
+fn read(
+    disk: &dyn Disk,
+    path: &Path,
+    columns: &[usize],
+    visit: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
     let bytes = read_whole(disk, path).map_err(|e| Error::io(path, e))?;
-    let builder = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes));
-    let reader = builder.and_then(|builder| builder.build()).map_err(|e| failed(path, e))?;
+    let builder =
+        ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).map_err(|e| failed(path, e))?;
+    if builder.schema().fields() != schema().fields() {
+        return Err(Error::store(path, "is no file that this program wrote: move it out of the folder"));
+    }
+    let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
+    let reader = builder.with_projection(mask).build().map_err(|e| failed(path, e))?;
     for batch in reader {
         visit(batch.map_err(|e| failed(path, e.into()))?)?;
     }
     Ok(())
 }
 
+const ALL: [usize; 6] = [0, 1, 2, 3, 4, 5];
+const USER_AND_SEQ: [usize; 2] = [0, 5];
+
+/// Column of a batch that was read; its type was looked at before.
+fn column<T: Array + 'static>(batch: &RecordBatch, i: usize) -> &T {
+    let column = batch.column(i).as_any().downcast_ref();
+    column.unwrap_or_else(|| unreachable!("the schema was compared"))
+}
+
+/// Whether a file has rows that are not kept: two columns are looked at, and that is all for most files.
+fn has_others(disk: &dyn Disk, path: &Path, keep: &dyn Fn(&str, u64) -> bool) -> Result<bool> {
+    let mut found = false;
+    read(disk, path, &USER_AND_SEQ, &mut |batch| {
+        let (users, seqs) = (column::<StringArray>(&batch, 0), column::<UInt64Array>(&batch, 1));
+        found |= (0..batch.num_rows()).any(|i| !keep(users.value(i), seqs.value(i)));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The rows of a file that are kept, as a file.
+fn with_kept(disk: &dyn Disk, path: &Path, keep: &dyn Fn(&str, u64) -> bool) -> Result<Vec<u8>> {
+    let mut writer = begin(path)?;
+    read(disk, path, &ALL, &mut |batch| {
+        let batch = kept(&batch, keep).finish().map_err(|e| failed(path, e.into()))?;
+        writer.write(&batch).map_err(|e| failed(path, e))
+    })?;
+    writer.into_inner().map_err(|e| failed(path, e))
+}
+
 /// Writes files again that have rows of users from before they were forgotten.
 pub(crate) fn forget(shared: &Shared, forgotten: &Forgotten) -> Result<()> {
     let disk = &*shared.options.disk;
-    for (name, (_, last)) in list(disk, &shared.exposures)? {
+    let keep = |user: &str, seq: u64| forgotten.get(user).is_none_or(|at| seq > *at);
+    for (name, _) in list(disk, &shared.exposures)? {
         let path = shared.exposures.join(name);
-        let mut writer = begin(&path)?;
-        let (mut rows, mut gone) = (0, 0);
-        read(disk, &path, &mut |batch| {
-            // A file that reaches beyond the position at which a user was forgotten was written without what
-            // came before it.
-            let keep = |user: &str| forgotten.get(user).is_none_or(|at| last > *at);
-            let left = (batch.schema().fields() == schema().fields()).then(|| kept(&batch, keep)).flatten();
-            let mut left = left.ok_or_else(|| {
-                Error::store(&path, "is no file that this program wrote: move it out of the folder")
-            })?;
-            rows += left.len();
-            gone += batch.num_rows() - left.len();
-            let batch = left.finish().map_err(|e| failed(&path, e.into()))?;
-            writer.write(&batch).map_err(|e| failed(&path, e))
-        })?;
-        if gone == 0 {
-            continue;
+        if has_others(disk, &path, &keep)? {
+            put(disk, &path, &with_kept(disk, &path, &keep)?).map_err(|e| Error::io(&path, e))?;
         }
-        if rows == 0 {
-            disk.remove(&path).and_then(|()| disk.sync_folder(&shared.exposures))
-        } else {
-            put(disk, &path, &writer.into_inner().map_err(|e| failed(&path, e))?)
-        }
-        .map_err(|e| Error::io(&path, e))?;
     }
     Ok(())
 }
 
-/// The rows of a batch whose users are kept; `None` where it has other columns than ours.
-fn kept(batch: &RecordBatch, keep: impl Fn(&str) -> bool) -> Option<Columns> {
-    let text = |i: usize| batch.column(i).as_any().downcast_ref::<StringArray>();
-    let times = batch.column(2).as_any().downcast_ref::<Int64Array>()?;
-    let weights = batch.column(3).as_any().downcast_ref::<Float32Array>()?;
-    let (users, items, events) = (text(0)?, text(1)?, text(4)?);
+/// Ends a file at a position: what it had is kept in a file that nobody reads.
+pub(crate) fn cut(disk: &dyn Disk, folder: &Path, (name, (first, _)): &Named, seq: u64) -> Result<()> {
+    let whole = folder.join(name);
+    if *first <= seq {
+        let (path, bytes) = (path(folder, (*first, seq)), with_kept(disk, &whole, &|_, at| at <= seq)?);
+        put(disk, &path, &bytes).map_err(|e| Error::io(path, e))?;
+    }
+    set_aside(disk, &whole).map(drop)
+}
+
+/// The rows of a batch that are kept.
+fn kept(batch: &RecordBatch, keep: &dyn Fn(&str, u64) -> bool) -> Columns {
+    let text = |i: usize| column::<StringArray>(batch, i);
+    let (times, weights) = (column::<Int64Array>(batch, 2), column::<Float32Array>(batch, 3));
+    let (users, items, events, seqs) = (text(0), text(1), text(4), column::<UInt64Array>(batch, 5));
     let mut columns = Columns::default();
-    for i in (0..batch.num_rows()).filter(|i| keep(users.value(*i))) {
+    for i in (0..batch.num_rows()).filter(|i| keep(users.value(*i), seqs.value(*i))) {
         columns.user.append_value(users.value(i));
         columns.item.append_value(items.value(i));
         columns.time.append_option(times.is_valid(i).then(|| times.value(i)));
         columns.weight.append_value(weights.value(i));
         columns.event.append_value(events.value(i));
+        columns.seq.append_value(seqs.value(i));
     }
-    Some(columns)
+    columns
 }
 
-/// Makes one file of neighbours that are small together.
+/// Makes one file of neighbours that are small together. They stay until the next compaction, for a training
+/// that listed them before; [`clean`] removes them then.
 pub(crate) fn merge(shared: &Shared) -> Result<()> {
     let disk = &*shared.options.disk;
     let sizes: std::collections::HashMap<String, u64> =
@@ -241,20 +312,14 @@ pub(crate) fn merge(shared: &Shared) -> Result<()> {
         }
     }
     for (_, run) in runs.into_iter().filter(|(_, run)| run.len() > 1) {
-        let range = (run[0].1.0, run[run.len() - 1].1.1);
-        let whole = path(&shared.exposures, range);
+        let whole = path(&shared.exposures, (run[0].1.0, run[run.len() - 1].1.1));
         let mut writer = begin(&whole)?;
         for (name, _) in &run {
             let part = shared.exposures.join(name);
-            read(disk, &part, &mut |batch| writer.write(&batch).map_err(|e| failed(&part, e)))?;
+            read(disk, &part, &ALL, &mut |batch| writer.write(&batch).map_err(|e| failed(&part, e)))?;
         }
         let bytes = writer.into_inner().map_err(|e| failed(&whole, e))?;
         put(disk, &whole, &bytes).map_err(|e| Error::io(&whole, e))?;
-        for (name, _) in run {
-            let part = shared.exposures.join(name);
-            disk.remove(&part).map_err(|e| Error::io(part, e))?;
-        }
-        disk.sync_folder(&shared.exposures).map_err(|e| Error::io(&shared.exposures, e))?;
     }
     Ok(())
 }

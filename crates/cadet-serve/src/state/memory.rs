@@ -6,9 +6,11 @@ use std::sync::{Arc, RwLock};
 
 use super::held::{read, write};
 use super::ids::{self, Ids};
-use super::{Entry, Recent, Shown};
+use super::{Entry, Feature, Recent, Shown};
 
 type Titles = HashMap<Box<str>, (Arc<str>, Arc<str>)>;
+
+type Features = HashMap<Box<str>, (u64, Arc<Feature>)>;
 
 /// All that questions need of the log.
 #[derive(Debug)]
@@ -18,6 +20,9 @@ pub(crate) struct Memory {
     pub(crate) recent: Recent,
     pub(crate) ids: Ids,
     pub(crate) titles: RwLock<Titles>,
+    /// Of each user the features that were put last, and the position at which that was: models to come are
+    /// told of them, too.
+    pub(crate) features: RwLock<Features>,
     pub(crate) forgotten: RwLock<BTreeMap<Box<str>, u64>>,
     pub(crate) offsets: RwLock<BTreeMap<Box<str>, BTreeMap<u32, u64>>>,
 }
@@ -29,6 +34,7 @@ impl Memory {
             recent: Recent::default(),
             ids: Ids::new(most_ids, horizon),
             titles: RwLock::default(),
+            features: RwLock::default(),
             forgotten: RwLock::default(),
             offsets: RwLock::default(),
         }
@@ -80,9 +86,15 @@ impl Memory {
                 *at = first.max(*at);
                 drop(forgotten);
                 self.recent.forget(user, first);
+                write(&self.features).remove(user);
             }
-            // Features are read from the log by who needs them.
-            Entry::Features(_) | Entry::Closed => {}
+            Entry::Features(rows) => {
+                let mut all = write(&self.features);
+                for row in rows {
+                    all.insert(row.user.clone(), (first, Arc::new(row.clone())));
+                }
+            }
+            Entry::Closed => {}
         }
     }
 

@@ -20,7 +20,7 @@ pub mod disk;
 pub mod entry;
 mod exposures;
 mod frame;
-mod held;
+pub(crate) mod held;
 mod ids;
 mod manifest;
 mod memory;
@@ -34,6 +34,12 @@ mod snapshot;
 pub mod store;
 mod tidy;
 mod writer;
+
+/// What models call the log of a data folder as it is now; `None` where it has none.
+pub fn log_name(folder: &std::path::Path) -> cadet::Result<Option<String>> {
+    let manifest = manifest::Manifest::load(&disk::RealDisk, &folder.join("state"))?;
+    Ok(manifest.map(|manifest| manifest.name()))
+}
 
 pub use entry::{Entry, Feature, Offset, Receipt, Refusal, Shown, Title};
 pub use options::{OnCommit, Room, StoreOptions};

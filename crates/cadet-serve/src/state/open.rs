@@ -54,12 +54,11 @@ pub(crate) fn open(state: &Path, rows: &Path, options: &StoreOptions) -> Result<
     }
     let lock = lock(disk, state)?;
     [state, rows].into_iter().try_for_each(|folder| remove_unfinished(disk, folder))?;
-    let manifest = match Manifest::load(disk, state)? {
+    let mut manifest = match Manifest::load(disk, state)? {
         Some(manifest) => manifest,
-        None => start(disk, state)?,
+        None => start(disk, state, rows)?,
     };
-    exposures::clean(disk, rows, &manifest)?;
-    let firsts = parts(disk, state, &manifest)?;
+    let (gone, firsts) = parts(disk, state, &manifest)?;
     let (memory, snapshot) = before_log(disk, state, &manifest, options)?;
     let mut segments: Vec<Arc<Segment>> = Vec::new();
     let mut closed = false;
@@ -96,6 +95,16 @@ pub(crate) fn open(state: &Path, rows: &Path, options: &StoreOptions) -> Result<
         return Err(Error::store(&part.path, what + "; `cadet state check` says more"));
     }
     let size = settle(disk, &part.path, &*file, &walked).map_err(|e| Error::io(&part.path, e))?;
+    // Only now, for all of the above might have said that the manifest is not to be trusted.
+    for first in gone {
+        let path = segment::path(state, first);
+        disk.remove(&path).map_err(|e| Error::io(path, e))?;
+    }
+    let compacted = exposures::clean(disk, rows, &manifest, seq)?;
+    if compacted < manifest.compacted {
+        manifest.compacted = compacted;
+        manifest.save(disk, state)?;
+    }
     Ok(Opened { lock, manifest, memory, segments, file, size, seq, closed, snapshot })
 }
 
@@ -163,7 +172,15 @@ fn remove_unfinished(disk: &dyn Disk, folder: &Path) -> Result<()> {
 }
 
 /// Starts a log. Its first file comes before the manifest, so a manifest without any is a loss.
-fn start(disk: &dyn Disk, state: &Path) -> Result<Manifest> {
+fn start(disk: &dyn Disk, state: &Path, rows: &Path) -> Result<Manifest> {
+    if let Some((name, _)) = exposures::list(disk, rows)?.first() {
+        let what = format!(
+            "holds no log, and {} was written from one: is a disk not mounted? Restore state/ from a backup, or \
+             move the Parquet files away to begin anew",
+            rows.join(name).display()
+        );
+        return Err(Error::store(state, what));
+    }
     for first in segment::list(disk, state)? {
         let path = segment::path(state, first);
         let file = disk.open(&path).map_err(|e| Error::io(&path, e))?;
@@ -176,24 +193,21 @@ fn start(disk: &dyn Disk, state: &Path) -> Result<Manifest> {
     }
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|e| Error::io(state, io::Error::other(e.to_string())))?;
-    let manifest = Manifest { store: u128::from_le_bytes(random), first: 1, compacted: 0, forgotten: 0 };
+    let store = u128::from_le_bytes(random);
+    let manifest = Manifest { store, first: 1, compacted: 0, forgotten: 0, cuts: Vec::new() };
     let path = segment::path(state, 1);
     segment::create(disk, state, manifest.store, 1).map_err(|e| Error::io(path, e))?;
     manifest.save(disk, state)?;
     Ok(manifest)
 }
 
-/// First positions of the files of the log. Those that were to be deleted are.
-fn parts(disk: &dyn Disk, state: &Path, manifest: &Manifest) -> Result<Vec<u64>> {
-    let mut firsts = segment::list(disk, state)?;
-    let gone = firsts.partition_point(|first| *first < manifest.first);
-    for first in firsts.drain(..gone) {
-        let path = segment::path(state, first);
-        disk.remove(&path).map_err(|e| Error::io(path, e))?;
-    }
+/// First positions of the files of the log: of those that are to be deleted, and of the others.
+fn parts(disk: &dyn Disk, state: &Path, manifest: &Manifest) -> Result<(Vec<u64>, Vec<u64>)> {
+    let firsts = segment::list(disk, state)?;
+    let (gone, firsts): (Vec<u64>, Vec<u64>) = firsts.into_iter().partition(|first| *first < manifest.first);
     if firsts.first() != Some(&manifest.first) {
         let path = segment::path(state, manifest.first);
         return Err(Error::store(path, "is missing: the log begins there; restore it from a backup"));
     }
-    Ok(firsts)
+    Ok((gone, firsts))
 }

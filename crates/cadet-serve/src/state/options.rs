@@ -19,7 +19,7 @@ pub struct StoreOptions {
     pub zeroed_ahead: u64,
     /// So many entries wait at the most.
     pub queue_entries: usize,
-    /// So many bytes wait at the most.
+    /// What waits takes so many bytes of memory at the most.
     pub queue_bytes: usize,
     /// At least the ids of so many events are kept, to know repeats by, …
     pub most_ids: usize,
@@ -27,6 +27,12 @@ pub struct StoreOptions {
     pub repeats: Duration,
     /// How far back [`super::Recent::within`] knows everything.
     pub window: Duration,
+    /// So many exposures are in memory at the most, beside those that were not folded in yet: 16 bytes each, up
+    /// to twice that where users come often. Where more came within the window, the oldest that were folded in
+    /// go. Lost is that caps can look back as far ([`super::Recent::complete_from`]), and how often an item was
+    /// seen in all where the model knows the user or the item not, and so could not count it.
+    /// Opening a log without a snapshot takes all of it into memory first.
+    pub recent_rows: usize,
     /// So many positions lie between two snapshots at the most.
     pub snapshot_every: u64,
     /// When the disk is too full to write.
@@ -69,6 +75,7 @@ impl Default for StoreOptions {
             most_ids: 10_000_000,
             repeats: Duration::from_secs(7 * DAY),
             window: Duration::from_secs(30 * DAY),
+            recent_rows: 20_000_000,
             snapshot_every: 10_000_000,
             room: Room::default(),
             disk: Arc::new(RealDisk),

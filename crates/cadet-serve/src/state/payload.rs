@@ -53,9 +53,30 @@ pub(crate) fn size(entry: &Entry) -> usize {
             rows.iter().map(row).sum::<usize>() + offsets.iter().map(|o| 20 + text(&o.source)).sum::<usize>()
         }
         Entry::Titles(titles) => titles.iter().map(|t| text(&t.item) + text(&t.title) + text(&t.link)).sum(),
-        Entry::Features(rows) => rows.iter().map(|f| text(&f.user) + 5 + 4 * f.values.len()).sum(),
+        Entry::Features(rows) => rows.iter().map(|f| text(&f.user) + 13 + 4 * f.values.len()).sum(),
         Entry::Forget(user) => text(user),
         Entry::Closed => 0,
+    }
+}
+
+/// About how many bytes an entry takes in memory while it waits: short texts take far more than on the disk.
+pub(crate) fn weight(entry: &Entry) -> usize {
+    // What the allocator gives for a text at the least, and keeps beside it.
+    let text = |t: &str| t.len().max(16) + 16;
+    match entry {
+        Entry::Exposures(rows, _) => {
+            let row = |r: &Shown| text(&r.user) + text(&r.item) + r.event.as_ref().map_or(0, |e| text(e));
+            let fixed = size_of::<Shown>() + size_of::<Option<u128>>();
+            rows.iter().map(|r| fixed + row(r)).sum()
+        }
+        Entry::Titles(rows) => {
+            let row = |t: &Title| size_of::<Title>() + text(&t.item) + text(&t.title) + text(&t.link);
+            rows.iter().map(row).sum()
+        }
+        Entry::Features(rows) => {
+            rows.iter().map(|f| size_of::<Feature>() + text(&f.user) + 4 * f.values.len()).sum()
+        }
+        Entry::Forget(_) | Entry::Closed => 0,
     }
 }
 
@@ -113,9 +134,7 @@ pub(crate) fn put(out: &mut Vec<u8>, entry: &Entry) {
             out.push(FEATURES);
             put_varint(out, rows.len() as u64);
             for row in rows {
-                put_text(out, &row.user);
-                put_varint(out, row.values.len() as u64);
-                row.values.iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
+                put_feature(out, row);
             }
         }
         Entry::Forget(user) => {
@@ -124,6 +143,18 @@ pub(crate) fn put(out: &mut Vec<u8>, entry: &Entry) {
         }
         Entry::Closed => out.push(CLOSED),
     }
+}
+
+pub(crate) fn put_feature(out: &mut Vec<u8>, row: &Feature) {
+    put_text(out, &row.user);
+    out.extend_from_slice(&row.names.to_le_bytes());
+    put_varint(out, row.values.len() as u64);
+    row.values.iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
+}
+
+pub(crate) fn take_feature(bytes: &mut Bytes<'_>) -> Option<Feature> {
+    let (user, names) = (bytes.text()?.into(), bytes.u64()?);
+    Some(Feature { user, names, values: many(bytes, |b| b.f32())?.into() })
 }
 
 /// Adds positions whose rows are gone, each with the hash of its event as long as there are any.
@@ -209,6 +240,10 @@ impl<'a> Bytes<'a> {
         self.take(4).map(|b| super::frame::u32_at(b, 0))
     }
 
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.take(8).map(|b| super::frame::u64_at(b, 0))
+    }
+
     pub(crate) fn f32(&mut self) -> Option<f32> {
         self.u32().map(f32::from_bits)
     }
@@ -261,10 +296,7 @@ pub(crate) fn read(payload: &[u8], first: u64) -> Option<Record> {
             TITLES => Entry::Titles(many(&mut bytes, |b| {
                 Some(Title { item: b.text()?.into(), title: b.text()?.into(), link: b.text()?.into() })
             })?),
-            FEATURES => Entry::Features(many(&mut bytes, |b| {
-                let user = b.text()?.into();
-                Some(Feature { user, values: many(b, |b| b.f32())?.into() })
-            })?),
+            FEATURES => Entry::Features(many(&mut bytes, take_feature)?),
             FORGET => Entry::Forget(bytes.text()?.into()),
             CLOSED => Entry::Closed,
             _ => return None,

@@ -20,6 +20,8 @@ pub(crate) struct Waiting {
     pub(crate) hashed: Vec<Option<u128>>,
     /// How long it is on the disk, or a little less.
     pub(crate) bytes: usize,
+    /// How much memory it takes, or a little less, and never less than its bytes.
+    pub(crate) memory: usize,
     pub(crate) answer: oneshot::Sender<std::result::Result<Receipt, Refusal>>,
 }
 
@@ -41,7 +43,7 @@ pub(crate) enum Work {
 #[derive(Default)]
 struct Inside {
     entries: VecDeque<Waiting>,
-    bytes: usize,
+    memory: usize,
     rotations: Vec<Rotated>,
     /// Why nothing more is taken.
     refusal: Option<Refusal>,
@@ -68,10 +70,10 @@ impl Queue {
         if let Some(refusal) = &inside.refusal {
             return Err(refusal.clone());
         }
-        if inside.entries.len() >= self.most_entries || waiting.bytes > self.most_bytes - inside.bytes {
+        if inside.entries.len() >= self.most_entries || waiting.memory > self.most_bytes - inside.memory {
             return Err(Refusal::QueueFull);
         }
-        inside.bytes += waiting.bytes;
+        inside.memory += waiting.memory;
         inside.entries.push_back(waiting);
         drop(inside);
         self.came.notify_one();
@@ -89,9 +91,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Bytes that wait.
-    pub(crate) fn bytes(&self) -> usize {
-        lock(&self.inside).bytes
+    /// Bytes of memory that what waits takes.
+    pub(crate) fn memory(&self) -> usize {
+        lock(&self.inside).memory
     }
 
     /// Takes nothing more, and answers so from now on; the first reason stays. What waits is still written.
@@ -104,7 +106,7 @@ impl Queue {
     pub(crate) fn fail(&self, refusal: &Refusal) {
         let mut inside = lock(&self.inside);
         inside.refusal = Some(refusal.clone());
-        inside.bytes = 0;
+        inside.memory = 0;
         inside.rotations.clear();
         for waiting in inside.entries.drain(..) {
             // Who asked may have gone.
@@ -122,15 +124,16 @@ impl Queue {
             }
             if !inside.entries.is_empty() {
                 let mut taken = Vec::new();
-                let mut bytes = 0;
+                let (mut bytes, mut memory) = (0, 0);
                 while let Some(next) = inside.entries.front() {
                     if bytes > 0 && bytes + next.bytes > AT_ONCE {
                         break;
                     }
                     bytes += next.bytes;
+                    memory += next.memory;
                     taken.extend(inside.entries.pop_front());
                 }
-                inside.bytes -= bytes;
+                inside.memory -= memory;
                 return Work::Write(taken);
             }
             if inside.refusal.is_some() {

@@ -4,9 +4,9 @@
 //! user they are sorted by item and position; the latest wait unsorted, as many as the root of all, so that a
 //! user with a million rows is neither slow to add to nor slow to ask about.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use foldhash::quality::RandomState;
@@ -58,10 +58,13 @@ impl Rows {
         self.sorted.sort_by_key(|row| (row.item, row.seq));
     }
 
-    fn keep(&mut self, kept: impl Fn(&Row) -> bool) {
+    /// Keeps some, and says how many went.
+    fn keep(&mut self, kept: impl Fn(&Row) -> bool) -> usize {
         self.sort();
+        let before = self.sorted.len();
         self.sorted.retain(kept);
         self.sorted.shrink_to_fit();
+        before - self.sorted.len()
     }
 
     fn of_item(&self, item: u32, after: u64) -> impl Iterator<Item = &Row> {
@@ -83,6 +86,8 @@ pub struct Recent {
     hasher: RandomState,
     users: Box<[RwLock<Shard>]>,
     items: Items,
+    /// How many rows there are.
+    len: AtomicUsize,
     complete_from: AtomicU32,
 }
 
@@ -92,6 +97,7 @@ impl Default for Recent {
             hasher: RandomState::default(),
             users: (0..SHARDS).map(|_| RwLock::default()).collect(),
             items: Items::default(),
+            len: AtomicUsize::new(0),
             complete_from: AtomicU32::new(0),
         }
     }
@@ -171,6 +177,7 @@ impl Recent {
 
     pub(crate) fn add(&self, user: &str, item: &str, time: u32, seq: u64) {
         let row = Row { item: self.items.number(item), time, seq };
+        self.len.fetch_add(1, Ordering::Relaxed);
         let mut shard = write(self.shard(user));
         if let Some(rows) = shard.get_mut(user) {
             Arc::make_mut(rows).push(row);
@@ -185,7 +192,8 @@ impl Recent {
         let mut shard = write(self.shard(user));
         if let Some(rows) = shard.get_mut(user) {
             let rows = Arc::make_mut(rows);
-            rows.keep(|row| row.seq > to);
+            let gone = rows.keep(|row| row.seq > to);
+            self.len.fetch_sub(gone, Ordering::Relaxed);
             if rows.sorted.is_empty() {
                 shard.remove(user);
             }
@@ -207,12 +215,43 @@ impl Recent {
                 let mut shard = write(shard);
                 let Some(rows) = shard.get_mut(&user) else { continue };
                 let rows = Arc::make_mut(rows);
-                rows.keep(|row| !is_old(row));
+                let gone = rows.keep(|row| !is_old(row));
+                self.len.fetch_sub(gone, Ordering::Relaxed);
                 if rows.sorted.is_empty() {
                     shard.remove(&user);
                 }
             }
         }
+    }
+
+    /// How many exposures are known, of all users.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Drops the oldest of what came up to a position, so that so many rows are left if what came later is not
+    /// more than that: the time before which they went.
+    pub(crate) fn drop_oldest(&self, folded: u64, most: usize) -> u32 {
+        // Times in steps of some minutes: how many rows each has.
+        const STEP: u32 = 256;
+        let mut steps: BTreeMap<u32, usize> = BTreeMap::new();
+        for shard in &self.users {
+            let shard = read(shard);
+            for row in shard.values().flat_map(|rows| rows.iter()).filter(|row| row.seq <= folded) {
+                *steps.entry(row.time / STEP).or_default() += 1;
+            }
+        }
+        let mut surplus = self.len().saturating_sub(most);
+        let mut before = 0;
+        for (step, rows) in steps {
+            if surplus == 0 {
+                break;
+            }
+            before = (step + 1).saturating_mul(STEP);
+            surplus = surplus.saturating_sub(rows);
+        }
+        self.drop_old(folded, before);
+        before
     }
 
     pub(crate) fn incomplete_before(&self, time: u32) {
@@ -228,6 +267,7 @@ impl Recent {
     pub(crate) fn restore(&self, user: &str, more: Vec<Row>) {
         let mut shard = write(self.shard(user));
         let rows = Arc::make_mut(shard.entry(user.into()).or_default());
+        self.len.fetch_add(more.len(), Ordering::Relaxed);
         rows.newest = more.iter().map(|row| row.seq).fold(rows.newest, u64::max);
         rows.tail.extend(more);
         rows.sort();

@@ -15,6 +15,7 @@ use super::payload::{Bytes, Head};
 /// One record in so many bytes is remembered, to begin reading at.
 const EVERY: u64 = 256 << 10;
 const ENDING: &str = ".log";
+const DAY: u32 = 24 * 3600;
 
 /// A file of the log.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) struct Segment {
     last: AtomicU64,
     /// Where its records end.
     end: AtomicU64,
-    /// The latest time in it.
+    /// The latest time in it, but no more than a day after arrival.
     newest: AtomicU32,
     /// Positions and where their records begin, ascending.
     index: RwLock<Vec<(u64, u64)>>,
@@ -67,7 +68,8 @@ impl Segment {
             index.push((position, at));
         }
         drop(index);
-        self.newest.fetch_max(head.newest, Ordering::AcqRel);
+        // A time that lies far ahead of its arrival is a mistake, which must not keep the file for ever.
+        self.newest.fetch_max(head.newest.min(head.at.saturating_add(DAY)), Ordering::AcqRel);
         self.end.store(end, Ordering::Release);
         self.last.store(position + head.positions - 1, Ordering::Release);
     }
@@ -222,5 +224,19 @@ pub(crate) fn walk(
                 return Ok((walked, frames.into_file()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_far_ahead_of_its_arrival_keeps_a_file_a_day_longer_at_the_most() {
+        let segment = Segment::new("1.log".into(), 1);
+        segment.add(1, Head { at: 1000, newest: 1500, positions: 1 }, 40, 60);
+        assert_eq!(segment.newest(), 1500);
+        segment.add(2, Head { at: 2000, newest: u32::MAX, positions: 1 }, 60, 80);
+        assert_eq!(segment.newest(), 2000 + DAY);
     }
 }

@@ -15,7 +15,7 @@ use super::disk::{Disk, DiskFile, beside, read_full, write_all};
 use super::frame::{self, FRAME, Frames, HEADER, Next};
 use super::held::read;
 use super::ids::Generation;
-use super::manifest::{Manifest, put_small, take_small};
+use super::manifest::{Manifest, small, take_small};
 use super::memory::Memory;
 use super::payload::{Bytes, put_text, put_varint};
 use super::recent::Row;
@@ -145,7 +145,9 @@ fn write(disk: &dyn Disk, path: &Path, store: u128, memory: &Memory, seq: u64) -
             }
         }
     }
-    out.add(SMALL, |block| put_small(block, memory))?;
+    for part in small(memory) {
+        out.add(SMALL, |block| block.extend_from_slice(&part))?;
+    }
     out.add(END, |block| block.push(memory.ids.is_crowded().into()))?;
     out.flush()?;
     file.sync_all()

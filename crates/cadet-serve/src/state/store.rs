@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use cadet::{Error, Result};
 use tokio::sync::oneshot;
 
+use super::exposures::made_id;
 use super::frame::{Frames, Next};
-use super::held::{lock, read};
+use super::held::{lock, read, write};
 use super::manifest::Manifest;
 use super::memory::Memory;
 use super::open::{self, Opened};
@@ -21,7 +22,7 @@ use super::queue::{Queue, Waiting};
 use super::segment::Segment;
 use super::tidy::counted;
 use super::writer::Writer;
-use super::{Entry, Receipt, Recent, Refusal, StoreOptions};
+use super::{Entry, Feature, Receipt, Recent, Refusal, StoreOptions};
 
 /// A group of entries went to the disk.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +42,7 @@ pub struct Commit {
 pub struct StoreStats {
     /// The position of the last thing on the disk.
     pub seq: u64,
-    /// Bytes that wait to be written.
+    /// Bytes of memory that what waits to be written takes.
     pub queue_bytes: u64,
     /// Bytes of log files.
     pub log_bytes: u64,
@@ -51,6 +52,8 @@ pub struct StoreStats {
     pub horizon: u64,
     /// Whether a write failed, so that nothing more is taken.
     pub failed: bool,
+    /// Whether the disk has too little room, so that nothing is taken until it has more.
+    pub full: bool,
 }
 
 /// What the writer and everybody else know.
@@ -67,17 +70,19 @@ pub(crate) struct Shared {
     /// What is on the disk and in memory.
     pub(crate) seq: AtomicU64,
     pub(crate) failed: AtomicBool,
+    pub(crate) full: AtomicBool,
     /// Files of the log, oldest first; the writer adds to them. Who replaces a file or takes one away holds
     /// this while doing so, and who opens one does, too.
     pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
+    /// The manifest as it was when the log was opened: its number and where it was cut stay, and whoever asks
+    /// for them does not wait for a compaction.
+    opened: RwLock<Manifest>,
     /// Held by who changes files that are closed.
     pub(crate) manifest: Mutex<Manifest>,
-    /// The position up to which the log was folded into the model.
-    pub(crate) folded: AtomicU64,
     /// The position of the newest snapshot; held by who writes one.
     pub(crate) snapshot: Mutex<u64>,
-    /// When old exposures were dropped last.
-    dropped: Mutex<Option<Instant>>,
+    /// When old exposures were dropped last, and how many were left the last time that there were too many.
+    dropped: Mutex<(Option<Instant>, usize)>,
 }
 
 /// Where everything that arrives is kept. Dropping it closes it.
@@ -113,11 +118,12 @@ impl Store {
             memory,
             seq: AtomicU64::new(seq),
             failed: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             segments: RwLock::new(segments),
+            opened: RwLock::new(manifest.clone()),
             manifest: Mutex::new(manifest),
-            folded: AtomicU64::new(0),
             snapshot: Mutex::new(snapshot),
-            dropped: Mutex::new(None),
+            dropped: Mutex::default(),
         });
         let writer = Writer {
             shared: Arc::clone(&shared),
@@ -149,7 +155,8 @@ impl Store {
             _ => Vec::new(),
         };
         let (answer, answered) = oneshot::channel();
-        self.shared.queue.push(Waiting { entry, hashed, bytes, answer })?;
+        let memory = payload::weight(&entry).max(bytes);
+        self.shared.queue.push(Waiting { entry, hashed, bytes, memory, answer })?;
         Ok(answered)
     }
 
@@ -196,9 +203,57 @@ impl Store {
         Ok(())
     }
 
+    /// What models call this log as it is now: see [`Store::known`].
+    pub fn name(&self) -> String {
+        read(&self.shared.opened).name()
+    }
+
+    /// The position up to which this log is in a model that was trained on the log `log` up to `through`; `None`
+    /// where that is another log. Where it was cut since, that is no further than it was cut.
+    pub fn known(&self, log: Option<&str>, through: u64) -> Option<u64> {
+        let common = read(&self.shared.opened).common(log, through);
+        common.filter(|common| *common <= self.seq())
+    }
+
+    /// Looks whether models know more of this log than it has, because `state/` is of an earlier time than they
+    /// are: then it was cut where it ends now. Called before anything arrives.
+    pub fn compare<'a>(&self, models: impl Iterator<Item = (Option<&'a str>, u64)>) -> Result<()> {
+        let mut manifest = lock(&self.shared.manifest);
+        let seq = self.seq();
+        let knows_more = |(log, through): (Option<&str>, u64)| {
+            log.is_some() && manifest.common(log, through).is_some_and(|common| common > seq)
+        };
+        if models.into_iter().any(knows_more) {
+            tracing::warn!(
+                "{}: models know more of this log than it has, which ends at position {seq}: what arrives now is \
+                 new to them",
+                self.shared.state.display()
+            );
+            self.shared.save(&mut manifest, |manifest| manifest.cuts.push(seq))?;
+            *write(&self.shared.opened) = manifest.clone();
+        }
+        Ok(())
+    }
+
     /// An item's title and link, as they were last sent.
     pub fn title(&self, item: &str) -> Option<(Arc<str>, Arc<str>)> {
         self.shared.memory.title(item)
+    }
+
+    /// Calls with the features that users were given last, and the position at which each was.
+    pub fn features(&self, visit: &mut dyn FnMut(u64, &Feature)) {
+        let all: Vec<_> = read(&self.shared.memory.features).values().cloned().collect();
+        all.iter().for_each(|(at, feature)| visit(*at, feature));
+    }
+
+    /// The first position that the log still has.
+    pub fn begins(&self) -> u64 {
+        read(&self.shared.segments).first().map_or(1, |segment| segment.first)
+    }
+
+    /// The id that the exposure at a position has in files for training, where it was sent without one.
+    pub fn event_of(&self, seq: u64) -> String {
+        made_id(self.shared.store, seq)
     }
 
     /// The position at which a user was forgotten; what the log says of the user before it does not count.
@@ -217,27 +272,38 @@ impl Store {
         let now = u32::try_from(crate::now()).unwrap_or(u32::MAX);
         StoreStats {
             seq: self.seq(),
-            queue_bytes: shared.queue.bytes() as u64,
+            queue_bytes: shared.queue.memory() as u64,
             log_bytes: read(&shared.segments).iter().map(|s| s.end()).sum(),
             event_ids: shared.memory.ids.len(),
             horizon: shared.memory.ids.horizon(now),
             failed: shared.failed.load(Ordering::Acquire),
+            full: shared.full.load(Ordering::Acquire),
         }
     }
 
-    /// The log up to a position is part of the model: of that, what is older than the window need not be
-    /// remembered. Old exposures are dropped now and then, not at every call.
-    pub fn set_folded(&self, seq: u64) {
-        self.shared.folded.fetch_max(seq, Ordering::AcqRel);
-        let window = self.shared.options.window;
+    /// The log up to `counted` is part of every model that answers, and was offered to it up to `folded`. Of the
+    /// one, what is older than the window need not be remembered, and is dropped now and then. Of the other, the
+    /// oldest is dropped where there is more than [`StoreOptions::recent_rows`].
+    pub fn set_folded(&self, counted: u64, folded: u64) {
+        let (recent, options) = (&self.shared.memory.recent, &self.shared.options);
+        let (window, most) = (options.window, options.recent_rows);
         let mut dropped = lock(&self.shared.dropped);
-        if dropped.is_some_and(|last| last.elapsed() < window / 720) {
-            return;
+        let (last, left) = *dropped;
+        if last.is_none_or(|last| last.elapsed() >= window / 720) {
+            dropped.0 = Some(Instant::now());
+            let now = u32::try_from(crate::now()).unwrap_or(u32::MAX);
+            recent.drop_old(counted, now.saturating_sub(seconds(window)));
         }
-        *dropped = Some(Instant::now());
-        let now = u32::try_from(crate::now()).unwrap_or(u32::MAX);
-        let folded = self.shared.folded.load(Ordering::Acquire);
-        self.shared.memory.recent.drop_old(folded, now.saturating_sub(seconds(window)));
+        // Where not enough could be dropped the last time, it takes a look at every row to try again.
+        if recent.len() > most.max(left + most / 16) {
+            let before = recent.drop_oldest(folded, most - most / 8);
+            dropped.1 = recent.len();
+            tracing::warn!(
+                "more than {most} exposures were in memory, and {} are left without those that were folded in and \
+                 came before {before} (seconds since 1970): caps cannot look further back",
+                dropped.1
+            );
+        }
     }
 
     /// Writes what waits, closes the log in good order, and takes nothing more.

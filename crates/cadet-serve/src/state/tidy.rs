@@ -30,6 +30,10 @@ impl Store {
         let shared = &*self.shared;
         let mut manifest = lock(&shared.manifest);
         let seq = self.rotate()?;
+        let whole = exposures::clean(&*shared.options.disk, &shared.exposures, &manifest, seq)?;
+        if whole < manifest.compacted {
+            shared.save(&mut manifest, |manifest| manifest.compacted = whole)?;
+        }
         let forgotten = read(&shared.memory.forgotten).clone();
         let latest = forgotten.values().copied().filter(|at| *at <= seq).max().unwrap_or(0);
         if latest > manifest.forgotten {
@@ -40,6 +44,7 @@ impl Store {
                 shared.rewrite(segment, &due)?;
             }
             exposures::forget(shared, &due)?;
+            self.tell_of_leftovers();
             // Older ones know what is to be forgotten.
             self.snapshot()?;
             shared.save(&mut manifest, |manifest| manifest.forgotten = latest)?;
@@ -50,6 +55,22 @@ impl Store {
             shared.save(&mut manifest, |manifest| manifest.compacted = last)?;
         }
         exposures::merge(shared)
+    }
+
+    /// Damaged ends of files, and what was cut off, cannot be searched for users: people have to delete them.
+    fn tell_of_leftovers(&self) {
+        let shared = &*self.shared;
+        for folder in [&shared.state, &shared.exposures] {
+            let files = shared.options.disk.list(folder).unwrap_or_default();
+            let is_left = |name: &str| name.ends_with(".torn") || name.ends_with(".cut");
+            for (name, _) in files.iter().filter(|(name, _)| is_left(name)) {
+                let path = folder.join(name);
+                tracing::warn!(
+                    "{} may still tell of users who were forgotten: delete it once nobody needs it",
+                    path.display()
+                );
+            }
+        }
     }
 
     /// Parts of the log up to a position are needed by no model any more: they may go once repeats in them
@@ -105,10 +126,7 @@ impl Store {
             copy(shared, &shared.state.join(BASE), &partial.join(BASE))?;
         }
         copy(shared, &shared.state.join(MANIFEST), &partial.join(MANIFEST))?;
-        for snap in snapshot::list(disk, &shared.state)?.into_iter().filter(|snap| *snap <= seq) {
-            // It may be replaced at this moment, and is not needed.
-            let _ = copy(shared, &snapshot::path(&shared.state, snap), &snapshot::path(&partial, snap));
-        }
+        // No snapshot: it may know ids, offsets and titles that came after this position, and is only a cache.
         // A file of its own: what is written there later must not be written here.
         let own = segment::create(disk, &partial, shared.store, seq + 1);
         own.map_err(|e| Error::io(&partial, e))?;
@@ -138,8 +156,8 @@ fn copy(shared: &Shared, from: &Path, to: &Path) -> Result<()> {
 
 impl Shared {
     /// Changes the manifest on the disk, and then here.
-    fn save(&self, manifest: &mut Manifest, change: impl FnOnce(&mut Manifest)) -> Result<()> {
-        let mut changed = *manifest;
+    pub(crate) fn save(&self, manifest: &mut Manifest, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut changed = manifest.clone();
         change(&mut changed);
         changed.save(&*self.options.disk, &self.state)?;
         *manifest = changed;
@@ -256,6 +274,7 @@ impl Shared {
         if let Some(place) = segments.iter_mut().find(|s| s.first == segment.first) {
             *place = Arc::new(again);
         }
+        drop(segments);
         disk.sync_folder(&self.state).map_err(failed)
     }
 }

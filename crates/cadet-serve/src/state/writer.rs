@@ -2,7 +2,6 @@
 //! applies it, and answers. There are never two records under way, so a whole record after a broken one can
 //! only be damage.
 
-use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +14,7 @@ use tokio::sync::oneshot;
 use super::disk::{DiskFile, write_all};
 use super::frame::{self, FRAME, HEADER};
 use super::held::write;
+use super::ids::HashSet128;
 use super::payload::{self, Head};
 use super::queue::{Waiting, Work};
 use super::segment::{self, Segment};
@@ -145,6 +145,10 @@ impl Writer {
 
     /// Between records.
     fn rest(&mut self) -> io::Result<()> {
+        if self.full {
+            // Who asks whether there is room again may be waiting to send something.
+            let _ = self.check_room();
+        }
         if !self.segment.is_empty() && self.begun.elapsed() >= self.shared.options.segment_age {
             return match self.rotate() {
                 Err(Trouble::Broken(error)) => Err(error),
@@ -194,7 +198,7 @@ impl Writer {
 
     /// Takes out what came before, and gives positions to the rest.
     fn number(&self, waiting: Vec<Waiting>) -> Vec<Taken> {
-        let mut met: HashSet<u128> = HashSet::new();
+        let mut met = HashSet128::default();
         let mut next = self.shared.seq.load(Ordering::Acquire) + 1;
         let mut all = Vec::with_capacity(waiting.len());
         for Waiting { mut entry, mut hashed, answer, .. } in waiting {
@@ -355,7 +359,10 @@ impl Writer {
         // A disk that cannot say how much room it has is written until it is full.
         let Ok(space) = self.shared.options.disk.space(&self.shared.state) else { return Ok(()) };
         let share = if self.full { room.again.max(room.share) } else { room.share };
-        let is_full = (space.free as f64) < share * space.total as f64 || space.free < room.bytes;
+        // The bytes grow as the share does, so that a disk at the edge is not full and free by turns.
+        let more = if self.full && room.share > 0.0 { (room.again / room.share).max(1.0) } else { 1.0 };
+        let is_full = (space.free as f64) < share * space.total as f64
+            || (space.free as f64) < more * room.bytes as f64;
         if is_full != self.full {
             let path = self.shared.state.display();
             if is_full {
@@ -365,6 +372,7 @@ impl Writer {
             }
         }
         self.full = is_full;
+        self.shared.full.store(is_full, Ordering::Release);
         if is_full { Err(Trouble::Full) } else { Ok(()) }
     }
 }

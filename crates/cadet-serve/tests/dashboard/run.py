@@ -3,8 +3,8 @@
     python3 crates/cadet-serve/tests/dashboard/run.py            the test
     python3 crates/cadet-serve/tests/dashboard/run.py --shots D  writes overview.png and item.png to D
 
-Wanted: a built `cadet` (CADET, or target/debug/cadet), Chromium (CHROMIUM, or /usr/bin/chromium), npm. What else
-is needed is installed into target/dashboard/ by pip and npm.
+Wanted: a built `cadet` (see ../process/service.py), Chromium (CHROMIUM, or /usr/bin/chromium) and npm, which
+../process/tools.sh installs on Debian. What else is needed is installed into target/dashboard/ by pip and npm.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,16 +23,16 @@ import threading
 import time
 import urllib.request
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[3]
-WORK = ROOT / "target" / "dashboard"
-PLAYWRIGHT, AXE = "1.65.2", "4.14"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "process"))
+import service
+from service import ITEM, USER, build_world, serving
+
+WORK = service.TARGET / "dashboard"
+PLAYWRIGHT, AXE = "1.65.2", "4.14.1"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-CADET = os.environ.get("CADET", str(ROOT / "target" / "debug" / "cadet"))
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--disable-sync", "--no-first-run"]
 BUDGET = 60_000
-USER, ITEM = "u1007", "sku-100"
 PAGES = {
     "overview": "#/overview",
     "items": "#/items",
@@ -57,65 +56,10 @@ def check(good, text):
 
 def set_up():
     """Installs the browser's driver and the accessibility rules, and starts again among them."""
-    python = WORK / "env" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", WORK / "env"], check=True)
-    if subprocess.run([python, "-c", "import playwright"], check=False, capture_output=True).returncode:
-        subprocess.run([python, "-m", "pip", "install", "-q", f"playwright=={PLAYWRIGHT}"], check=True)
+    service.among("dashboard", f"playwright=={PLAYWRIGHT}")
     if not (WORK / "node_modules" / "axe-core").exists():
         subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", WORK, f"axe-core@{AXE}"],
                        check=True)
-    if pathlib.Path(sys.prefix) != WORK / "env":
-        os.execv(python, [str(python), __file__, *sys.argv[1:]])
-
-
-def build_world(folder):
-    """Two models in a data folder; the second answers."""
-    sys.path.insert(0, str(HERE))
-    import world
-
-    log, titles = folder / "log.csv", folder / "titles.csv"
-    world.write(log, titles)
-    models = folder / "data" / "models"
-    models.mkdir(parents=True)
-    day_before, today = (time.strftime("%Y%m%dT%H%M%S", time.gmtime(time.time() - 3600 * ago)) for ago in (33, 9))
-    for name, epochs, seed in [(f"{day_before}-before", 2, 7), (f"{today}-now", 8, 1)]:
-        train = [CADET, "train", log, "--items", titles, "--out", models / name, "--epochs", str(epochs), "--seed",
-                 str(seed), "--report", folder / "report.html"]
-        subprocess.run(train, check=True, capture_output=True)
-        shutil.copy(folder / "report.html", models / name / "report.html")
-    (models / "CURRENT").write_text(f"{today}-now\n")
-    return folder / "data"
-
-
-@contextlib.contextmanager
-def serving(data, *flags):
-    """A running service: its address. It is ended by its own process."""
-    service = subprocess.Popen([CADET, "serve", data, "--listen", "127.0.0.1:0", *flags], stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)
-    try:
-        address = None
-        for line in service.stdout:
-            found = re.search(r"http://([0-9.]+:\d+)", line)
-            if found:
-                address = found[1]
-                break
-        if not address:
-            raise SystemExit("cadet serve did not say where it listens")
-        threading.Thread(target=lambda: [None for _ in service.stdout], daemon=True).start()
-        for _ in range(600):
-            with contextlib.suppress(OSError):
-                with urllib.request.urlopen(f"http://{address}/readyz") as ready:
-                    if ready.status == 200:
-                        break
-            time.sleep(0.1)
-        yield address
-    finally:
-        service.terminate()
-        try:
-            service.wait(15)
-        except subprocess.TimeoutExpired:
-            service.kill()
 
 
 @contextlib.contextmanager
@@ -298,11 +242,9 @@ def behind_a_prefix(browser, address):
 def with_a_key(browser, folder, data):
     """Who has no key sees a form; who has one gets a cookie and nothing that a script could read."""
     keys = folder / "keys"
-    made = subprocess.run([CADET, "key", "new", "--role", "read", "--name", "eyes"], capture_output=True, text=True,
-                          check=True)
-    key = re.search(r"cadet_r_\w+", made.stdout + made.stderr)[0]
-    keys.write_text("\n".join(line for line in made.stdout.splitlines() if key not in line) + "\n")
-    with serving(data, "--keys", keys) as address:
+    key = service.make_keys(keys, "read")["read"]
+    with serving(data, "--keys", keys) as running:
+        address = running.address
         visit = Visit(browser, "light", 1280)
         page = visit.page
         page.goto(f"http://{address}/")
@@ -317,7 +259,7 @@ def with_a_key(browser, folder, data):
         check(key not in kept and "cadet_session" not in kept, f"login: a script can read {kept}")
         page.reload()
         page.wait_for_selector(".verdict")
-        page.get_by_role("button", name="eyes").click()
+        page.get_by_role("button", name="test-read").click()
         page.wait_for_selector("input[type=password]")
         check(not page.evaluate("window.refused"), "login: refused by the policy")
         visit.context.close()
@@ -371,7 +313,8 @@ def main():
         folder = pathlib.Path(made)
         data = build_world(folder)
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        with serving(data) as address:
+        with serving(data) as running:
+            address = running.address
             base = f"http://{address}/"
             if "--shots" in sys.argv:
                 shots(browser, address, pathlib.Path(sys.argv[sys.argv.index("--shots") + 1]))

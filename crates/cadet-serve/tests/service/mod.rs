@@ -5,7 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use cadet::IdRef;
+use cadet::ask::Status;
+use cadet::model::Model;
 use cadet_serve::condition::Phase;
+use cadet_serve::registry::Registry;
 use cadet_serve::service::{NotPromoted, Service, ServiceOptions};
 use cadet_serve::state::{Entry, Receipt, Shown};
 use cadet_serve::tasks::{Progress, Task};
@@ -86,4 +90,28 @@ pub fn send(service: &Service, entry: Entry) -> Receipt {
 
 pub fn send_rows(service: &Service, rows: &[Shown]) -> Receipt {
     send(service, Entry::Exposures(rows.to_vec(), Vec::new()))
+}
+
+/// Nothing is folded in by itself.
+pub fn never() -> ServiceOptions {
+    ServiceOptions { fold_every: Duration::from_secs(3600), ..quick() }
+}
+
+/// A model that answers from the next start on.
+pub fn published(folder: &Path, model: &Model) -> String {
+    let registry = Registry::open(folder);
+    let name = registry.publish(model).unwrap();
+    registry.set_current(&name).unwrap();
+    name
+}
+
+/// What is counted of a pair and when it was last, whether it can be scored, and whether it was.
+pub fn asked(service: &Service, user: &str, item: &str) -> (u32, Option<u32>, Status, bool) {
+    let serving = service.serving().unwrap();
+    let pair = (IdRef::from_text(user), IdRef::from_text(item));
+    let mut rows = serving.ask.score(&[pair]).unwrap();
+    service.recount(&serving, &mut rows);
+    let seen = service.seen(&serving, pair.0, pair.1);
+    assert_eq!((seen.count, (seen.last > 0).then_some(seen.last)), (rows[0].times_seen, rows[0].last_seen));
+    (rows[0].times_seen, rows[0].last_seen, rows[0].status, rows[0].verdict.is_some())
 }

@@ -21,7 +21,11 @@ fn entries_are_there_after_the_answer_and_after_a_restart() {
         ),
         Entry::Exposures(Vec::new(), vec![Offset { source: "s".into(), partition: 4, next: 1 }]),
         Entry::Titles(vec![Title { item: "i0".into(), title: "Toy Story".into(), link: "".into() }]),
-        Entry::Features(vec![cadet_serve::state::Feature { user: "u0".into(), values: [1.5, 2.0].into() }]),
+        Entry::Features(vec![cadet_serve::state::Feature {
+            names: 7,
+            user: "u0".into(),
+            values: [1.5, 2.0].into(),
+        }]),
         Entry::Forget("u0".into()),
         one("u0", "i0", 80, None),
     ];

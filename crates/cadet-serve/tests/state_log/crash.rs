@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use cadet_serve::state::{Entry, Refusal, Store};
+use cadet_serve::state::{Entry, Refusal, Store, StoreOptions};
 
 use crate::oracle::{Oracle, put};
 use crate::sim::{Fault, Left, SimDisk};
-use crate::world::{Dice, check_tables, small};
+use crate::world::{Dice, check_tables, check_whole, small};
 
 const ENTRIES: u64 = 60;
 
@@ -17,10 +17,24 @@ struct Outcome {
     maybe: Option<Oracle>,
 }
 
+/// Small files of the log, each compacted to a file of its own; or longer ones, so that what is compacted is
+/// merged, too.
+#[derive(Debug, Clone, Copy)]
+struct Sized(u64);
+
+const SMALL: Sized = Sized(2048);
+const MERGED: Sized = Sized(64 << 10);
+
+impl Sized {
+    fn open(self, disk: &SimDisk) -> cadet::Result<Store> {
+        Store::open(Path::new("/data"), StoreOptions { segment_bytes: self.0, ..small(disk) })
+    }
+}
+
 /// A life of a store, on a disk that fails at some moment.
-fn live(disk: &SimDisk, seed: u64) -> Outcome {
+fn live(disk: &SimDisk, sized: Sized, seed: u64) -> Outcome {
     let mut outcome = Outcome { sure: Oracle::default(), maybe: None };
-    let Ok(store) = Store::open(Path::new("/data"), small(disk)) else { return outcome };
+    let Ok(store) = sized.open(disk) else { return outcome };
     let mut dice = Dice(seed);
     for i in 0..ENTRIES {
         let entry = dice.entry();
@@ -43,7 +57,7 @@ fn live(disk: &SimDisk, seed: u64) -> Outcome {
         // What these leave undone is no entry's harm.
         match i {
             15 | 45 => drop(store.snapshot()),
-            25 | 50 => drop(store.compact()),
+            25 | 35 | 50 => drop(store.compact()),
             _ => {}
         }
     }
@@ -52,8 +66,8 @@ fn live(disk: &SimDisk, seed: u64) -> Outcome {
     outcome
 }
 
-fn reopen(disk: &SimDisk, outcome: &Outcome, what: &str) -> Oracle {
-    let store = Store::open(Path::new("/data"), small(disk)).unwrap_or_else(|e| panic!("{what}: {e}"));
+fn reopen(disk: &SimDisk, sized: Sized, outcome: &Outcome, what: &str) -> Oracle {
+    let store = sized.open(disk).unwrap_or_else(|e| panic!("{what}: {e}"));
     let mut oracle = match &outcome.maybe {
         Some(maybe) if store.seq() == maybe.seq => maybe.clone(),
         _ => outcome.sure.clone(),
@@ -68,10 +82,11 @@ fn reopen(disk: &SimDisk, outcome: &Outcome, what: &str) -> Oracle {
     }
     store.compact().unwrap();
     check_tables(disk, &oracle, what);
+    check_whole(disk, oracle.seq, what);
     oracle.check(&store, what);
     store.close().unwrap();
     oracle.take(&Entry::Closed);
-    let store = Store::open(Path::new("/data"), small(disk)).unwrap();
+    let store = sized.open(disk).unwrap();
     oracle.check(&store, what);
     oracle
 }
@@ -84,44 +99,50 @@ fn left(n: u64) -> Left {
     }
 }
 
-fn every_call(fault: Fault, step: usize) {
+fn every_call(fault: Fault, sized: Sized, step: usize) {
     let seed = 5;
     let quiet = SimDisk::new();
-    live(&quiet, seed);
+    live(&quiet, sized, seed);
     let calls = quiet.calls();
     assert!(calls > 200, "{calls} calls are few");
     for call in (1..=calls).step_by(step) {
         let disk = SimDisk::new();
         disk.fail_at(call, fault);
-        let outcome = live(&disk, seed);
+        let outcome = live(&disk, sized, seed);
         for left in [left(call), left(call + 1)] {
             let what = format!("{fault:?} at call {call} of {calls}, {left:?} left");
-            reopen(&disk.after_crash(left), &outcome, &what);
+            reopen(&disk.after_crash(left), sized, &outcome, &what);
         }
         // The start after it may be cut short, too.
         let again = disk.after_crash(left(call));
         again.fail_at(1 + call % 12, fault);
-        let opened = Store::open(Path::new("/data"), small(&again));
+        let opened = sized.open(&again);
         again.crash();
         drop(opened);
         let what = format!("{fault:?} at call {call} of {calls} and when opening again");
-        reopen(&again.after_crash(left(call + 2)), &outcome, &what);
+        reopen(&again.after_crash(left(call + 2)), sized, &outcome, &what);
     }
 }
 
 #[test]
 fn a_crash_at_any_call_loses_nothing() {
-    every_call(Fault::Crash, 1);
+    every_call(Fault::Crash, SMALL, 1);
 }
 
 #[test]
 fn an_error_at_any_call_loses_nothing() {
-    every_call(Fault::Error(ErrorKind::Other), 1);
+    every_call(Fault::Error(ErrorKind::Other), SMALL, 1);
 }
 
 #[test]
 fn a_full_disk_at_any_call_loses_nothing() {
-    every_call(Fault::Error(ErrorKind::StorageFull), 1);
+    every_call(Fault::Error(ErrorKind::StorageFull), SMALL, 1);
+}
+
+#[test]
+fn a_fault_while_files_are_merged_loses_nothing() {
+    every_call(Fault::Crash, MERGED, 2);
+    every_call(Fault::Error(ErrorKind::Other), MERGED, 2);
 }
 
 #[test]
@@ -159,9 +180,30 @@ fn a_disk_that_is_nearly_full_is_not_written_until_there_is_room() {
     assert!(matches!(put(&store, entry()), Err(Refusal::DiskFull(_))));
     disk.set_free(6 * percent);
     assert!(matches!(put(&store, entry()), Err(Refusal::DiskFull(_))));
+    assert!(store.stats().full);
     disk.set_free(8 * percent);
+    // Nothing needs to be sent for it to be found out.
+    let begun = std::time::Instant::now();
+    while store.stats().full {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(10), "there is room again");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     put(&store, entry()).unwrap();
     disk.set_free(6 * percent);
     assert_eq!(put(&store, entry()).unwrap().seq, 3);
     assert!(!store.stats().failed);
+}
+
+#[test]
+fn a_disk_at_the_edge_is_not_full_and_free_by_turns() {
+    let disk = SimDisk::new();
+    let room = cadet_serve::state::Room { share: 0.05, bytes: 1 << 39, again: 0.07 };
+    let store = Store::open(Path::new("/data"), StoreOptions { room, ..small(&disk) }).unwrap();
+    let is_taken = |free: u64| {
+        disk.set_free(free);
+        put(&store, crate::oracle::one("u0", "i0", 60, None)).is_ok()
+    };
+    assert!(is_taken(1 << 39) && !is_taken((1 << 39) - 1));
+    assert!(!is_taken(1 << 39), "it is full until there is some more than that");
+    assert!(is_taken(3 << 38) && is_taken(1 << 39));
 }

@@ -1,13 +1,14 @@
 //! Files that are not as they were written: refused, or cut in the last record, and never taken for the truth.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cadet_serve::state::check::{check_on, cut_on};
-use cadet_serve::state::{Entry, Store};
+use cadet_serve::state::{Entry, Store, StoreOptions};
 
 use crate::oracle::{Oracle, one, put};
 use crate::sim::{Left, SimDisk};
-use crate::world::{Dice, small};
+use crate::world::{Dice, check_tables, check_whole, small, tables};
 
 const DATA: &str = "/data";
 
@@ -225,10 +226,173 @@ fn a_damaged_log_goes_on_where_it_is_cut() {
     let expected = held.iter().find(|oracle| oracle.seq == report.seq).unwrap();
     expected.check(&store, "after the cut");
     store.compact().unwrap();
-    crate::world::check_tables(&disk, expected, "after the cut");
+    check_tables(&disk, expected, "after the cut");
     // What was cut off is kept.
     let aside = disk.names().iter().filter(|path| path.extension().is_some_and(|e| e == "cut")).count();
     assert_eq!(aside, logs.len() - 2);
     drop(store);
     assert!(check_on(&disk, data).unwrap().problems.is_empty());
+}
+
+/// A log that was compacted twice, and its manifest after the first time.
+fn compacted() -> (SimDisk, Oracle, Vec<u8>) {
+    let disk = SimDisk::new();
+    let store = Store::open(Path::new(DATA), merging(&disk)).unwrap();
+    let (mut oracle, mut dice, mut manifest) = (Oracle::default(), Dice(5), Vec::new());
+    for i in 0..120 {
+        let entry = dice.entry();
+        oracle.take(&entry);
+        put(&store, entry).unwrap();
+        if i % 60 == 59 {
+            store.compact().unwrap();
+        }
+        if i == 59 {
+            manifest = disk.content(&Path::new(DATA).join("state/MANIFEST"));
+        }
+    }
+    disk.crash();
+    drop(store);
+    (disk.copy(), oracle, manifest)
+}
+
+fn merging(disk: &SimDisk) -> StoreOptions {
+    StoreOptions { segment_bytes: 64 << 10, ..small(disk) }
+}
+
+#[test]
+fn files_for_training_stay_where_the_log_beside_them_is_not_theirs() {
+    let (disk, oracle, manifest) = compacted();
+    let data = Path::new(DATA);
+    let files = tables(&disk);
+    assert!(!files.is_empty());
+    // The folder of the log is empty: its disk is not there.
+    let copy = disk.copy();
+    for path in copy.names().iter().filter(|path| path.starts_with(data.join("state"))) {
+        copy.forget(path);
+    }
+    let error = Store::open(data, merging(&copy)).unwrap_err().to_string();
+    assert!(error.contains("Restore state/ from a backup"), "{error}");
+    assert_eq!(tables(&copy), files);
+    // An older manifest: what the log still has is written again.
+    let copy = disk.copy();
+    copy.set_content(&data.join("state/MANIFEST"), manifest.clone());
+    let store = Store::open(data, merging(&copy)).unwrap();
+    store.compact().unwrap();
+    check_tables(&copy, &oracle, "after an older manifest");
+    check_whole(&copy, oracle.seq, "after an older manifest");
+    drop(store);
+    // A file of positions that the log never had is kept, under another name.
+    let copy = disk.copy();
+    let odd = data.join("exposures/00000000000000000007-00000000000000009999.parquet");
+    copy.link_file(&files[0].0, &odd);
+    drop(Store::open(data, merging(&copy)).unwrap());
+    let kept = copy.names().into_iter().find(|path| path.to_str().unwrap().ends_with("9999.parquet.cut"));
+    assert_eq!(copy.content(&kept.expect("it is kept")), disk.content(&files[0].0));
+}
+
+#[test]
+fn files_for_training_stay_where_the_log_is_older_than_they_are() {
+    let disk = SimDisk::new();
+    let options = || StoreOptions { repeats: Duration::ZERO, window: Duration::ZERO, ..small(&disk) };
+    let store = Store::open(Path::new(DATA), options()).unwrap();
+    let manifest = disk.content(&Path::new(DATA).join("state/MANIFEST"));
+    (0..200).for_each(|i| assert_eq!(put(&store, one("u1", "i0", 1 + i, None)).unwrap().accepted, 1));
+    store.compact().unwrap();
+    // Arrival lies a second back, so that it is older than a horizon of nothing.
+    std::thread::sleep(Duration::from_millis(2100));
+    store.release(store.seq()).unwrap();
+    disk.crash();
+    drop(store);
+    let disk = disk.copy();
+    let files = tables(&disk);
+    disk.set_content(&Path::new(DATA).join("state/MANIFEST"), manifest);
+    let error = open(&disk).unwrap_err().to_string();
+    assert!(error.contains("is missing"), "{error}");
+    assert_eq!(tables(&disk), files);
+}
+
+#[test]
+fn a_cut_leaves_backups_as_they_are() {
+    let (disk, oracle, _) = compacted();
+    let store = Store::open(Path::new(DATA), merging(&disk)).unwrap();
+    store.back_up(Path::new("/backup")).unwrap();
+    drop(store);
+    let of_backup = |path: &PathBuf| path.starts_with("/backup");
+    let content = || {
+        let names = disk.names().into_iter().filter(of_backup);
+        names.map(|path| (disk.content(&path), path)).collect::<Vec<_>>()
+    };
+    let before = content();
+    cut_on(&disk, Path::new(DATA), oracle.seq / 2).unwrap();
+    assert!(content() == before, "the backup changed");
+    let copy = Store::open(Path::new("/backup"), merging(&disk)).unwrap();
+    oracle.check(&copy, "the backup");
+}
+
+#[test]
+fn a_log_is_cut_before_a_file_whose_header_is_damaged() {
+    let (disk, held) = written(true);
+    let data = Path::new(DATA);
+    for path in logs(&disk) {
+        for spoil in [|bytes: &mut Vec<u8>| bytes[20] ^= 1, |bytes: &mut Vec<u8>| bytes.truncate(10)] {
+            let copy = disk.copy();
+            let mut bytes = copy.content(&path);
+            spoil(&mut bytes);
+            copy.set_content(&path, bytes.clone());
+            open(&copy).unwrap_err();
+            let seq = check_on(&copy, data).unwrap().seq;
+            assert_eq!(cut_on(&copy, data, seq).unwrap(), seq);
+            let store = open(&copy).unwrap();
+            let expected = held.iter().find(|oracle| oracle.seq == seq).unwrap();
+            expected.check(&store, "after the cut");
+            let aside = path.with_file_name(format!("{}-0.cut", path.file_name().unwrap().to_str().unwrap()));
+            assert_eq!(copy.content(&aside), bytes, "what was cut off is kept");
+        }
+    }
+}
+
+#[test]
+fn a_cut_keeps_what_training_reads_up_to_it() {
+    let (disk, oracle, _) = compacted();
+    let store = Store::open(Path::new(DATA), merging(&disk)).unwrap();
+    store.compact().unwrap();
+    drop(store);
+    for seq in [oracle.seq - 1, oracle.seq / 2, oracle.seq / 3, 1, 0] {
+        let copy = disk.copy();
+        let end = cut_on(&copy, Path::new(DATA), seq).unwrap();
+        assert!(end <= seq);
+        let what = format!("cut at {seq}");
+        check_whole(&copy, end, &what);
+        let mut expected = oracle.clone();
+        expected.rows.retain(|at, _| *at <= end);
+        let store = Store::open(Path::new(DATA), merging(&copy)).unwrap();
+        assert_eq!(store.seq(), end);
+        check_tables(&copy, &expected, &what);
+    }
+}
+
+#[test]
+fn who_asked_after_a_cut_to_be_forgotten_begins_anew_there() {
+    let disk = SimDisk::new();
+    let options = || StoreOptions { repeats: Duration::ZERO, window: Duration::ZERO, ..small(&disk) };
+    let store = Store::open(Path::new(DATA), options()).unwrap();
+    (0..200).for_each(|i| assert_eq!(put(&store, one("u1", "i0", 1 + i, None)).unwrap().accepted, 1));
+    store.compact().unwrap();
+    // Arrival lies a second back, so that it is older than a horizon of nothing.
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!(put(&store, Entry::Forget("u1".into())).unwrap().seq, 201);
+    // What deleted files said is written down now, and who was forgotten, too.
+    store.release(150).unwrap();
+    drop(store);
+    assert!(disk.names().contains(&Path::new(DATA).join("state/BASE")));
+    assert_eq!(cut_on(&disk, Path::new(DATA), 200).unwrap(), 200);
+    let store = Store::open(Path::new(DATA), options()).unwrap();
+    assert_eq!(put(&store, one("u1", "i0", 500, None)).unwrap().seq, 201);
+    let mut rows = 0;
+    let mut count = |_, _| {
+        rows += 1;
+        Ok(())
+    };
+    store.replay(200, 201, &mut count).unwrap();
+    assert_eq!((rows, store.forgotten("u1")), (1, Some(200)));
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cadet_data::{ReadOptions, read_exposures};
-use cadet_serve::state::{Entry, Offset, Refusal, Store, StoreOptions, Title};
+use cadet_serve::state::{Entry, Feature, Offset, Refusal, Store, StoreOptions, Title};
 
 use crate::oracle::{Oracle, one, put, shown};
 use crate::sim::{Left, SimDisk};
-use crate::world::{Dice, check_tables, small};
+use crate::world::{Dice, check_tables, check_whole, small, tables};
 
 fn options() -> StoreOptions {
     StoreOptions { segment_bytes: 8 << 10, zeroed_ahead: 1 << 10, ..StoreOptions::default() }
@@ -30,7 +30,8 @@ fn training_reads_what_was_compacted() {
         }
     }
     let read = read_exposures(&[folder.path().join("exposures")], &ReadOptions::default(), &|_| {}).unwrap();
-    assert_eq!(read.report.rows, rows);
+    // Files that became one are still there, and their rows count once.
+    assert_eq!(read.tally.rows, rows);
     assert_eq!(read.report.skipped.total, 0);
     assert_eq!(read.log.users.len(), 7);
     assert_eq!(read.log.items.len(), 3);
@@ -79,6 +80,51 @@ fn a_forgotten_user_is_nowhere_on_the_disk_but_in_the_entry_that_says_so() {
 }
 
 #[test]
+fn what_holds_no_exposures_leaves_no_gap() {
+    let disk = SimDisk::new();
+    let store = Store::open(Path::new("/data"), small(&disk)).unwrap();
+    let title = || Entry::Titles(vec![Title { item: "i0".into(), title: "Heat".into(), link: "".into() }]);
+    put(&store, title()).unwrap();
+    store.compact().unwrap();
+    check_whole(&disk, 1, "titles alone");
+    put(&store, one("u0", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    (0..200).for_each(|_| assert_eq!(put(&store, title()).unwrap().accepted, 0));
+    put(&store, Entry::Forget("u0".into())).unwrap();
+    store.compact().unwrap();
+    check_whole(&disk, store.seq(), "all who were shown something are forgotten");
+    put(&store, one("u1", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    check_whole(&disk, store.seq(), "later");
+    let folder = tempfile::tempdir().unwrap();
+    for (path, _) in tables(&disk) {
+        fs::write(folder.path().join(path.file_name().unwrap()), disk.content(&path)).unwrap();
+    }
+    let read = read_exposures(&[folder.path().to_owned()], &ReadOptions::default(), &|_| {}).unwrap();
+    assert_eq!((read.report.rows, read.log.users.len()), (1, 1));
+}
+
+#[test]
+fn files_that_became_one_stay_for_who_reads_them_until_the_next_compaction() {
+    let disk = SimDisk::new();
+    let options = StoreOptions { segment_bytes: 64 << 10, ..small(&disk) };
+    let store = Store::open(Path::new("/data"), options).unwrap();
+    let files = || {
+        disk.names().into_iter().filter(|p| p.extension().is_some_and(|e| e == "parquet")).collect::<Vec<_>>()
+    };
+    put(&store, one("u0", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    let first = files();
+    put(&store, one("u0", "i0", 50, None)).unwrap();
+    store.compact().unwrap();
+    assert_eq!((files().len(), tables(&disk).len()), (3, 1));
+    assert!(files().contains(&first[0]));
+    store.compact().unwrap();
+    assert_eq!((files().len(), tables(&disk).len()), (1, 1));
+    check_whole(&disk, 2, "merged");
+}
+
+#[test]
 fn a_copy_is_a_data_folder_that_goes_its_own_way() {
     let folder = tempfile::tempdir().unwrap();
     let (data, copy) = (folder.path().join("data"), folder.path().join("copy"));
@@ -116,6 +162,8 @@ fn released_files_leave_titles_offsets_and_the_forgotten_behind() {
     let store = Store::open(Path::new("/data"), options()).unwrap();
     let title = Title { item: "i0".into(), title: "Heat".into(), link: "https://example.org".into() };
     put(&store, Entry::Titles(vec![title])).unwrap();
+    let feature = Feature { names: 7, user: "u1".into(), values: [1.5].into() };
+    put(&store, Entry::Features(vec![feature.clone()])).unwrap();
     let offset = Offset { source: "s".into(), partition: 0, next: 9 };
     put(&store, Entry::Exposures(vec![shown("u0", "i0", 5, None)], vec![offset])).unwrap();
     put(&store, Entry::Forget("u0".into())).unwrap();
@@ -137,7 +185,10 @@ fn released_files_leave_titles_offsets_and_the_forgotten_behind() {
     let look = |store: &Store| {
         assert_eq!(&*store.title("i0").unwrap().0, "Heat");
         assert_eq!(store.offset("s", 0), Some(9));
-        assert_eq!(store.forgotten("u0"), Some(3));
+        assert_eq!(store.forgotten("u0"), Some(4));
+        let mut features = Vec::new();
+        store.features(&mut |at, feature| features.push((at, feature.clone())));
+        assert_eq!(features, [(2, feature.clone())]);
         assert!(store.recent().complete_from() > 0);
         assert_eq!(store.seq(), seq);
         let mut rows = 0;
@@ -176,7 +227,7 @@ fn what_is_folded_and_old_is_dropped_and_nothing_else() {
     put(&store, one("u0", "i1", now, None)).unwrap();
     put(&store, one("u1", "i0", 50, None)).unwrap();
     assert_eq!(store.recent().complete_from(), 0);
-    store.set_folded(old);
+    store.set_folded(old, old);
     let recent = store.recent();
     assert_eq!(recent.after("u0", "i0", 0).count, 0);
     assert_eq!(recent.after("u0", "i1", 0).count, 1);
@@ -212,6 +263,9 @@ fn the_queue_is_bounded() {
     assert_eq!(first.blocking_recv().unwrap().unwrap().seq, 1);
     let last = waiting.into_iter().map(|w| w.blocking_recv().unwrap().unwrap().seq).collect::<Vec<_>>();
     assert_eq!(last, [2, 3, 4, 5]);
+    // Short rows take far more memory than room on the disk.
+    let many = (0..10).map(|_| shown("u", "i", 1, None)).collect();
+    assert_eq!(store.submit(Entry::Exposures(many, Vec::new())).unwrap_err(), Refusal::QueueFull);
     let long = "x".repeat(1000);
     assert_eq!(store.submit(one(&long, "i0", 1, None)).unwrap_err(), Refusal::QueueFull);
     assert_eq!(store.stats().queue_bytes, 0);
@@ -295,4 +349,28 @@ fn at_least_so_many_events_are_known_and_few_more() {
     let store = Store::open(Path::new("/data"), options()).unwrap();
     look(&store);
     assert_eq!(put(&store, event(0)).unwrap().accepted, 1);
+}
+
+#[test]
+fn a_snapshot_of_many_titles_is_in_blocks_that_can_be_read() {
+    let disk = SimDisk::new();
+    let store = Store::open(Path::new("/data"), small(&disk)).unwrap();
+    let long = "x".repeat(100_000);
+    let titles =
+        (0..30).map(|i| Title { item: format!("i{i}").into(), title: (&*long).into(), link: "".into() });
+    put(&store, Entry::Titles(titles.collect())).unwrap();
+    store.snapshot().unwrap();
+    disk.crash();
+    drop(store);
+    let disk = disk.copy();
+    let path = disk.names().into_iter().find(|path| path.to_str().unwrap().contains("snap-")).unwrap();
+    let bytes = disk.content(&path);
+    let mut at = 40;
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        assert!(length < 5 << 19, "a block of {length} bytes");
+        at += 16 + length;
+    }
+    let store = Store::open(Path::new("/data"), small(&disk)).unwrap();
+    assert!((0..30).all(|i| *store.title(&format!("i{i}")).unwrap().0 == *long));
 }

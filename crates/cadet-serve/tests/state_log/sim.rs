@@ -102,6 +102,14 @@ impl SimDisk {
         inside.synced.remove(path);
     }
 
+    /// Gives a file a second name.
+    pub fn link_file(&self, from: &Path, to: &Path) {
+        let mut inside = self.lock_inside();
+        let file = inside.names[from];
+        inside.names.insert(to.to_owned(), file);
+        inside.synced.insert(to.to_owned(), file);
+    }
+
     /// Another disk with what a crash left.
     pub fn after_crash(&self, left: Left) -> Self {
         let inside = self.lock_inside();

@@ -1,5 +1,6 @@
 //! Entries at random, and stores with small files, so that much happens early.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl Dice {
             }
             1 => {
                 let values = (0..3).map(|i| i as f32).collect();
-                Entry::Features(vec![Feature { user: user(self).into(), values }])
+                Entry::Features(vec![Feature { names: 7, user: user(self).into(), values }])
             }
             2 => Entry::Forget(user(self).into()),
             n => {
@@ -93,10 +94,32 @@ pub fn table(bytes: Vec<u8>) -> Vec<TableRow> {
     rows
 }
 
+/// Parquet files of a disk and the positions that they cover, but for those whose rows are in another: they are
+/// about to go.
+pub fn tables(disk: &SimDisk) -> Vec<(PathBuf, (u64, u64))> {
+    let range = |path: &PathBuf| {
+        let (first, last) = path.file_name()?.to_str()?.strip_suffix(".parquet")?.split_once('-')?;
+        Some((first.parse().unwrap(), last.parse().unwrap()))
+    };
+    let all: Vec<(PathBuf, (u64, u64))> =
+        disk.names().into_iter().filter_map(|path| range(&path).map(|range| (path, range))).collect();
+    let is_inside = |of: (u64, u64)| all.iter().any(|(_, o)| *o != of && o.0 <= of.0 && of.1 <= o.1);
+    all.iter().filter(|(_, range)| !is_inside(*range)).cloned().collect()
+}
+
+/// Whether the Parquet files of a disk cover every position up to one.
+pub fn check_whole(disk: &SimDisk, to: u64, what: &str) {
+    let last = tables(disk).into_iter().fold(0, |through, (path, (first, last))| {
+        assert_eq!(first, through + 1, "{what}: {} comes after position {through}", path.display());
+        last
+    });
+    assert_eq!(last, to, "{what}: the last position");
+}
+
 /// Whether the Parquet files of a disk have just the exposures that count.
 pub fn check_tables(disk: &SimDisk, oracle: &Oracle, what: &str) {
-    let files = disk.names().into_iter().filter(|path| path.extension().is_some_and(|e| e == "parquet"));
-    let found: Vec<TableRow> = files.flat_map(|path| table(disk.content(&path))).collect();
+    let found: Vec<TableRow> =
+        tables(disk).into_iter().flat_map(|(path, _)| table(disk.content(&path))).collect();
     assert_eq!(found.len(), oracle.rows.len(), "{what}: rows of Parquet files");
     for (found, (seq, row)) in found.into_iter().zip(&oracle.rows) {
         let time = (row.time > 0).then_some(row.time.into());

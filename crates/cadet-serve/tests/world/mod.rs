@@ -82,7 +82,7 @@ pub fn start_with(config: Config, has_model: bool) -> World {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime
-            .block_on(server::serve(listener, served, async move { stopped.await.unwrap_or(()) }))
+            .block_on(server::serve(listener, served, None, async move { stopped.await.unwrap_or(()) }))
             .unwrap();
     });
     World { folder, address, service, surface, stop: Some(stop), server: Some(server) }

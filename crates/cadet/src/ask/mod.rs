@@ -45,6 +45,7 @@ pub(crate) use users::ready;
 pub use users::{LeftOut, Users};
 
 use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,8 @@ impl Mode {
 #[derive(Debug)]
 pub struct Ask {
     scorer: Scorer,
+    /// Worked out when it is first asked for.
+    shares: OnceLock<propensity::Shares>,
 }
 
 /// A service hands one to many threads.
@@ -122,7 +125,7 @@ impl Ask {
 
     /// Ready to answer about these users and the items of their model.
     pub fn about(users: Users) -> Self {
-        Self { scorer: Scorer::new(users) }
+        Self { scorer: Scorer::new(users), shares: OnceLock::new() }
     }
 
     /// Who can be asked about.

@@ -10,12 +10,14 @@ use super::{Ask, Row};
 use crate::log::exposures::TaskId;
 
 /// How items' shares have moved since training.
-struct Shares {
+#[derive(Debug)]
+pub(super) struct Shares {
     /// What items that can be scored weigh together: in training, and now.
     then: f64,
     now: f64,
-    /// By how much each that moved weighs more.
-    moved: Vec<(TaskId, f64)>,
+    /// The items that moved, and by how much each weighs more.
+    moved: Vec<TaskId>,
+    by: Vec<f64>,
 }
 
 impl Ask {
@@ -27,22 +29,21 @@ impl Ask {
             return vec![None; rows.len()];
         }
         let shares = self.shares();
-        let moved: Vec<TaskId> = shares.moved.iter().map(|(t, _)| *t).collect();
         let (mut work, mut familiarity) = (self.scorer.workspace(), Vec::new());
         let mut whole_of_user: HashMap<u32, f64> = HashMap::new();
         let mut whole = |user: u32| {
-            if moved.is_empty() {
+            if shares.moved.is_empty() {
                 return shares.now;
             }
             *whole_of_user.entry(user).or_insert_with(|| {
-                self.scorer.familiarity_of(&mut work, user, &moved, &mut familiarity);
-                let more = shares.moved.iter().zip(&familiarity).map(|((_, m), f)| m * f64::from(*f).exp());
+                self.scorer.familiarity_of(&mut work, user, &shares.moved, &mut familiarity);
+                let more = shares.by.iter().zip(&familiarity).map(|(m, f)| m * f64::from(*f).exp());
                 (shares.then + more.sum::<f64>()).max(f64::MIN_POSITIVE)
             })
         };
         let propensity = |row: &Row<'_>| {
             let item = TaskId(model.items().get(row.item)?);
-            let user = if moved.is_empty() { 0 } else { self.users().find(row.user)? };
+            let user = if shares.moved.is_empty() { 0 } else { self.users().find(row.user)? };
             let mass = model.seen().mass(item);
             let familiarity = f64::from(row.verdict?.familiarity);
             // Above 1 by no more than rounding.
@@ -51,16 +52,21 @@ impl Ask {
         rows.iter().map(propensity).collect()
     }
 
-    fn shares(&self) -> Shares {
+    fn shares(&self) -> &Shares {
+        self.shares.get_or_init(|| self.work_out_shares())
+    }
+
+    fn work_out_shares(&self) -> Shares {
         let parts = &self.model().parts;
-        let mut shares = Shares { then: 0.0, now: 0.0, moved: Vec::new() };
+        let mut shares = Shares { then: 0.0, now: 0.0, moved: Vec::new(), by: Vec::new() };
         for item in self.model().scored() {
             let then = if parts.is_trained(item) { parts.trained_masses[item.0 as usize] } else { 0.0 };
             let now = parts.seen.mass(item);
             shares.then += then;
             shares.now += now;
             if now != then {
-                shares.moved.push((item, now - then));
+                shares.moved.push(item);
+                shares.by.push(now - then);
             }
         }
         shares

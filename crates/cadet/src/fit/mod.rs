@@ -169,6 +169,7 @@ pub fn fit(log: Log, settings: &Settings, watch: &mut dyn Observe) -> Result<Mod
         p_values: Vec::new(),
         added: Vec::new(),
         through: None,
+        log: None,
     };
     let Study { views, mut standard, factors, trained, .. } = study;
     standard.axes.iter_mut().for_each(|axes| axes.scale = nets.scale);

@@ -63,6 +63,9 @@ pub struct Manifest {
     /// The position of a service's log up to which its exposures are in this model; `None` where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<u64>,
+    /// Which log that is, as the service calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
 }
 
 fn yes() -> bool {
