@@ -174,9 +174,9 @@ fn list(n: usize) -> Value {
     json!({"lists": [{"user_id": 5, "items": (0..n).map(item).collect::<Vec<_>>()}]})
 }
 
-/// A batch whose event ids are still to be written: sixteen zeros each.
+/// A batch whose users and event ids are still to be written.
 fn batch() -> Value {
-    let row = |i| json!({"user_id": i * 7 % USERS, "item_id": i * 13 % ITEMS, "event_id": client::PLACE});
+    let row = |i| json!({"user_id": client::USER, "item_id": i * 13 % ITEMS, "event_id": client::PLACE});
     json!({"exposures": (0..BATCH).map(row).collect::<Vec<_>>()})
 }
 

@@ -36,6 +36,9 @@ pub(crate) fn log_to_stderr(verbose: u8) {
 pub(crate) fn log_for_long(verbose: u8, format: LogFormat) {
     let level = if verbose == 0 { tracing::Level::INFO } else { tracing::Level::DEBUG };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_ansi(false);
+    // It would tell stderr that stderr cannot be written to, and panic over that: who reads the log may go, and the
+    // service stays.
+    let log = log.log_internal_errors(false);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

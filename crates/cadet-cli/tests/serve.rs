@@ -102,7 +102,9 @@ fn it_answers_with_keys_reads_them_again_and_ends_in_good_order() {
     let settings = "epochs = 3\n[serve]\nkeys = \"keys.toml\"\n";
     std::fs::write(folder.path().join("cadet.toml"), settings).unwrap();
     let (mut running, address) = start(folder.path(), &["--log-format", "json"]);
+    // Before the folder is open, too: it is no reason to end.
     assert!(get(&address, "/livez", None).starts_with("HTTP/1.1 200"));
+    signal(&running.0, "-HUP");
     wait_until_open(&address);
     assert!(get(&address, "/v1/status", None).starts_with("HTTP/1.1 401"));
     assert!(get(&address, "/v1/status", Some(&first)).starts_with("HTTP/1.1 200"));
@@ -135,6 +137,10 @@ fn without_keys_it_refuses_to_be_reached_from_elsewhere() {
     std::fs::write(folder.path().join("cadet.toml"), "[serve]\nlisten_to = \"x\"\n").unwrap();
     let (code, said) = serve(&[]);
     assert!(code == Some(2) && said.contains("listen_to"), "{said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    std::fs::write(folder.path().join("cadet.toml"), "").unwrap();
+    let (code, said) = serve(&["--listen", &taken.local_addr().unwrap().to_string()]);
+    assert!(code == Some(2) && said.contains("--listen") && said.contains("taken"), "{said}");
     let gone = cadet().args(["serve", "/nonexistent/folder"]).output().unwrap();
     assert_eq!(gone.status.code(), Some(2));
     let said = String::from_utf8(gone.stderr).unwrap();
@@ -204,4 +210,19 @@ fn logs_are_json_and_have_no_ids() {
         assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
         assert!(!line.to_string().contains("secret"), "{line}");
     }
+}
+
+#[test]
+fn without_a_reader_of_its_log_it_answers_and_ends_in_good_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["serve", ".", "--listen", "127.0.0.1:0", "--access-log"];
+    let mut child = cadet().current_dir(folder.path()).args(flags).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| Some(line.unwrap().split_once("http://")?.1.to_owned())).unwrap();
+    drop(lines);
+    let mut running = Running(child);
+    wait_until_open(&address);
+    assert!(get(&address, "/v1/status", None).starts_with("HTTP/1.1 200"));
+    signal(&running.0, "-TERM");
+    assert_eq!(ended(&mut running), Some(0));
 }

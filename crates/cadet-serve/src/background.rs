@@ -18,6 +18,8 @@ use crate::service::Service;
 const LOOK: Duration = Duration::from_millis(50);
 /// Requests that wait for a fold do not make more of them than this.
 const LEAST_GAP: Duration = Duration::from_millis(20);
+/// A fold that was long does not keep the next one waiting for longer than this.
+const LONGEST_REST: Duration = Duration::from_secs(2);
 /// After a fold that failed, the next one is tried so much later: counts are exact meanwhile.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
@@ -132,8 +134,9 @@ fn keep_folding(service: &Weak<Service>, bell: &Bell) {
         }
         wait = LOOK.min(service.options.fold_every);
         if pace.is_due(&service, rung) {
+            let begun = Instant::now();
             let is_done = service.fold_news();
-            pace.after(is_done);
+            pace.after(is_done, begun.elapsed());
             if is_done {
                 *lock(&service.notes.behind) = None;
             }
@@ -185,10 +188,12 @@ impl Pace {
             || (self.awaited && can_again)
     }
 
-    fn after(&mut self, is_done: bool) {
+    fn after(&mut self, is_done: bool, took: Duration) {
         let now = Instant::now();
         self.last = Some(now);
-        self.not_before = (!is_done).then(|| now + AFTER_FAILURE);
+        // Where more arrives than can be folded in beside it, folding takes a quarter of a core and no more.
+        let rest = if is_done { (3 * took).min(LONGEST_REST) } else { AFTER_FAILURE };
+        self.not_before = Some(now + rest);
         self.awaited = false;
     }
 }

@@ -1,12 +1,13 @@
 //! How does the service live, from its start to its end? The port is bound first, so that probes are answered while
 //! the data folder is opened; then questions are; then, on SIGTERM or Ctrl-C, what is under way ends.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cadet::{Error, Result};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -16,7 +17,14 @@ use crate::service::Service;
 
 /// Serves a data folder until it is told to stop. `listening` is told the address.
 pub fn run(folder: &Path, config: Config, listening: impl FnOnce(SocketAddr)) -> Result<()> {
-    let refused = |e| Error::io(config.listen.to_string(), e);
+    let refused = |e: std::io::Error| match e.kind() {
+        ErrorKind::AddrInUse => {
+            let why =
+                format!("{} is taken by another program, or by another cadet: choose another", config.listen);
+            Error::config("listen", why)
+        }
+        _ => Error::io(config.listen.to_string(), e),
+    };
     // Keys that cannot be read are told before anything is opened.
     config.keys.as_ref().map(|keys| keys.read()).transpose()?;
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
@@ -34,6 +42,8 @@ pub fn run(folder: &Path, config: Config, listening: impl FnOnce(SocketAddr)) ->
 async fn live(folder: PathBuf, config: Config, tls: Option<Tls>, listener: TcpListener) -> Result<()> {
     let failed = |e| Error::io(&folder, e);
     let mut stop = stop_signal().map_err(failed)?;
+    // From the beginning on, for it ends a process that does not listen to it; what comes early is done once it can be.
+    let hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let hall = hall::open(listener.try_clone().map_err(failed)?, tls.as_ref()).map_err(failed)?;
     let opening = tokio::task::spawn_blocking({
         let folder = folder.clone();
@@ -44,7 +54,7 @@ async fn live(folder: PathBuf, config: Config, tls: Option<Tls>, listener: TcpLi
         _ = stop.changed() => return Ok(()),
     };
     let surface = Surface::new(Arc::clone(&service), config)?;
-    reload_on_hangup(&surface, tls.clone()).map_err(failed)?;
+    reload_on(hangup, &surface, tls.clone());
     // Whoever asks from now on asks the service, which says itself whether its model is there.
     hall.close();
     let told = async move {
@@ -78,8 +88,8 @@ fn stop_signal() -> std::io::Result<watch::Receiver<bool>> {
     Ok(stop)
 }
 
-fn reload_on_hangup(surface: &Surface, tls: Option<Tls>) -> std::io::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
+/// Reads keys and certificate again at every signal.
+fn reload_on(mut hangup: Signal, surface: &Surface, tls: Option<Tls>) {
     let surface = surface.clone();
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -96,5 +106,4 @@ fn reload_on_hangup(surface: &Surface, tls: Option<Tls>) -> std::io::Result<()> 
             }
         }
     });
-    Ok(())
 }

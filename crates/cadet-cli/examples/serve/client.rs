@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use crate::Result;
 
-/// What stands where an event id is to be: it is another one in every request.
+/// What stands where a user is to be: it is another one in every row, of those between 1,000 and 5,999.
+pub(crate) const USER: u32 = 9_999;
+/// What stands where an event id is to be: it is another one in every row.
 pub(crate) const PLACE: &str = "0000000000000000";
 
 static EVENT: AtomicU64 = AtomicU64::new(1);
@@ -19,6 +21,7 @@ static EVENT: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Ask {
     bytes: Vec<u8>,
     places: Vec<usize>,
+    users: Vec<usize>,
 }
 
 /// How often it is asked.
@@ -63,13 +66,20 @@ impl Ask {
             body.len()
         );
         let places = body.match_indices(PLACE).map(|(at, _)| head.len() + at).collect();
-        Self { bytes: (head + &body).into_bytes(), places }
+        let user = format!("\"user_id\":{USER}");
+        let digits = head.len() + user.len() - 4;
+        let users = body.match_indices(&user).map(|(at, _)| digits + at).collect();
+        Self { bytes: (head + &body).into_bytes(), places, users }
     }
 
     fn with_new_ids(&mut self) {
-        for at in &self.places {
-            let event = format!("{:016x}", EVENT.fetch_add(1, Ordering::Relaxed));
-            self.bytes[*at..][..PLACE.len()].copy_from_slice(event.as_bytes());
+        for (i, at) in self.places.iter().enumerate() {
+            let number = EVENT.fetch_add(1, Ordering::Relaxed);
+            self.bytes[*at..][..PLACE.len()].copy_from_slice(format!("{number:016x}").as_bytes());
+            if let Some(at) = self.users.get(i) {
+                let user = 1_000 + number.wrapping_mul(7_919) % 5_000;
+                self.bytes[*at..][..4].copy_from_slice(user.to_string().as_bytes());
+            }
         }
     }
 }

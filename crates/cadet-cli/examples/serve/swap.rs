@@ -29,8 +29,7 @@ fn promote(connection: &mut Connection, name: &str) -> Result<()> {
     if status != 202 {
         return Err(format!("promote: {status}: {task}").into());
     }
-    let id = task["id"].as_str().map_or_else(|| task["id"].to_string(), str::to_owned);
-    let look = request("GET", &format!("/v1/tasks/{id}"), "");
+    let look = request("GET", &format!("/v1/tasks/{}", task["task_id"]), "");
     loop {
         let task: Value = serde_json::from_slice(connection.answer(&look)?.1)?;
         match task["status"].as_str() {

@@ -20,7 +20,7 @@ use crate::service::Service;
 use crate::serving::Serving;
 
 /// So many users of a long request are remembered as asked about: one batch is not to speak for all others.
-const MOST_NOTED: usize = 256;
+const MOST_NOTED: usize = 16;
 
 /// A user and an item.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -133,11 +133,13 @@ fn near_rows<'p>(app: &Service, serving: &Arc<Serving>, pairs: &[(&'p Id, &'p Id
     let mut rows = Vec::with_capacity(pairs.len());
     let mut items: Vec<IdRef<'p>> = Vec::with_capacity(pairs.len());
     with_workspaces(serving, |own| {
-        for run in pairs.chunk_by(|a, b| a.0 == b.0) {
+        for (number, run) in pairs.chunk_by(|a, b| a.0 == b.0).enumerate() {
             items.clear();
             items.extend(run.iter().map(|(_, item)| item.as_ref()));
             let user = run[0].0;
-            app.note(serving, &user.0);
+            if number < MOST_NOTED {
+                app.note(serving, &user.0);
+            }
             serving.ask.score_user_into(&mut own.score, user.as_ref(), &items, &mut rows);
         }
     });

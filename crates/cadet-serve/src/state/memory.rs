@@ -2,6 +2,7 @@
 //! both go through [`Memory::apply`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use super::held::{read, write};
@@ -24,6 +25,8 @@ pub(crate) struct Memory {
     /// told of them, too.
     pub(crate) features: RwLock<Features>,
     pub(crate) forgotten: RwLock<BTreeMap<Box<str>, u64>>,
+    /// Most services have forgotten nobody, and every question asks.
+    any_forgotten: AtomicBool,
     pub(crate) offsets: RwLock<BTreeMap<Box<str>, BTreeMap<u32, u64>>>,
 }
 
@@ -36,6 +39,7 @@ impl Memory {
             titles: RwLock::default(),
             features: RwLock::default(),
             forgotten: RwLock::default(),
+            any_forgotten: AtomicBool::new(false),
             offsets: RwLock::default(),
         }
     }
@@ -82,6 +86,7 @@ impl Memory {
             }
             Entry::Forget(user) => {
                 let mut forgotten = write(&self.forgotten);
+                self.any_forgotten.store(true, Ordering::Release);
                 let at = forgotten.entry(user.clone()).or_default();
                 *at = first.max(*at);
                 drop(forgotten);
@@ -99,6 +104,9 @@ impl Memory {
     }
 
     pub(crate) fn forgotten_at(&self, user: &str) -> Option<u64> {
+        if !self.any_forgotten.load(Ordering::Acquire) {
+            return None;
+        }
         read(&self.forgotten).get(user).copied()
     }
 
