@@ -199,7 +199,6 @@ fn main() -> Result<()> {
     // What an earlier run left would count as repeats.
     let _ = std::fs::remove_dir_all(data.join("state"));
     let _ = std::fs::remove_dir_all(data.join("folded"));
-    // Swapping is told by requests alone.
     let service = Service::open_with(&data, ServiceOptions::default())?;
     while service.serving().is_none() {
         std::thread::sleep(Duration::from_millis(10));
@@ -218,27 +217,15 @@ fn main() -> Result<()> {
         Ok(address)
     };
     let length = |question: &Ask| ask(address, question, 1, Pace::Times(1)).map(|taken| taken.length);
-    let cases = [
-        ("score 1 pair", "≥ 0.75", "/v1/score", pairs(1)),
-        ("score 100 pairs", "≥ 0.5", "/v1/score", pairs(100)),
-        ("rerank 100", "≥ 0.4", "/v1/rerank", list(100)),
-        ("rerank 200", "", "/v1/rerank", list(200)),
-        ("exposures, 100 a request", "≥ 0.5", "/v1/exposures", batch()),
-    ];
-    println!(
-        "| work, 16 connections | goal | of bare, median | range, {rounds} rounds | a second | p99, ms | bare a second |"
-    );
-    println!("|---|---|---:|---|---:|---:|---:|");
-    let mut peak = 0.0;
-    for (name, goal, path, body) in cases {
-        let question = Ask::new(path, &body);
+    let beside = |name: &str, goal: &str, path: &str, body: &Value| -> Result<f64> {
+        let question = Ask::new(path, body);
         let size = length(&question)?;
         let router = match path {
             "/v1/score" => bare::<Pairs>(size, None),
             "/v1/rerank" => bare::<Lists>(size, None),
             _ => bare::<Shown>(size, Some(Arc::clone(&disk))),
         };
-        let (other, plain) = (serve_bare(router)?, Ask::new("/", &body));
+        let (other, plain) = (serve_bare(router)?, Ask::new("/", body));
         let mut found = Vec::new();
         for _ in 0..rounds {
             let own = ask(address, &question, CONNECTIONS, Pace::Full(ROUND))?;
@@ -254,20 +241,31 @@ fn main() -> Result<()> {
             "| {name} | {goal} | {:.2} | {least:.2} to {most:.2} | {own:.0} | {late:.2} | {theirs:.0} |",
             median(ratios)
         );
-        peak = if name == "rerank 200" { own } else { peak };
-    }
+        Ok(own)
+    };
+    println!(
+        "| work, 16 connections | goal | of bare, median | range, {rounds} rounds | a second | p99, ms | bare a second |"
+    );
+    println!("|---|---|---:|---|---:|---:|---:|");
+    beside("score 1 pair", "≥ 0.75", "/v1/score", &pairs(1))?;
+    beside("score 100 pairs", "≥ 0.5", "/v1/score", &pairs(100))?;
+    beside("rerank 100", "≥ 0.4", "/v1/rerank", &list(100))?;
+    let peak = beside("rerank 200", "", "/v1/rerank", &list(200))?;
     let question = Ask::new("/v1/rerank", &list(200));
     let mut late = Vec::new();
     for _ in 0..rounds {
         late.push(ask(address, &question, CONNECTIONS, Pace::Rate(0.6 * peak, 2 * ROUND))?.late(0.99));
     }
     let (least, most) = range(&late);
-    println!(
-        "\nrerank 200 at 60 % of its peak ({:.0} a second, asked for on time): p99 {:.2} ms ({least:.2} to {most:.2}), goal ≤ 5",
+    let on_time = format!(
+        "rerank 200 at 60 % of its peak ({:.0} a second, asked for on time): p99 {:.2} ms ({least:.2} to {most:.2}), goal ≤ 5",
         0.6 * peak,
         median(late)
     );
-    swap::measure(address, &names, 1_000)?;
+    // Before anything arrives: what is promoted afterwards has all of it folded in first.
+    let swaps = swap::measure(address, &names, 1_000)?;
+    beside("exposures, 100 a request", "≥ 0.5", "/v1/exposures", &batch())?;
+    println!("\n{on_time}\n\n{swaps}");
     service.stop()?;
     runtime.shutdown_background();
     start::measure(&folder, rounds.min(5))

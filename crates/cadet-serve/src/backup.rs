@@ -122,8 +122,13 @@ impl Service {
             fs::remove_dir_all(&partial).map_err(|e| Error::io(&partial, e))?;
         }
         files::make_folder(&partial)?;
-        // Models first: one that is promoted meanwhile is there when CURRENT is linked, which is in the same
-        // folder and never changed, only replaced.
+        // CURRENT before the models that it names: it is only ever replaced, so the link keeps what it said, and a
+        // model that is published and promoted meanwhile is not named without being there.
+        let (models, copy) = (self.folder().join("models"), partial.join("models"));
+        if models.join("CURRENT").exists() {
+            files::make_folder(&copy)?;
+            files::link_file(&models.join("CURRENT"), &copy.join("CURRENT"))?;
+        }
         for name in ["models", "folded"] {
             let from = self.folder().join(name);
             if from.is_dir() {

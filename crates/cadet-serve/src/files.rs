@@ -61,13 +61,16 @@ pub(crate) fn link_folder(from: &Path, to: &Path) -> Result<()> {
         if from.is_dir() {
             link_folder(&from, &to)?;
         } else {
-            link_file(&from, &to)?;
+            // What is there was linked before: it is not to be written through its link.
+            if !to.exists() {
+                link_file(&from, &to)?;
+            }
         }
     }
     sync(to)
 }
 
-fn link_file(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn link_file(from: &Path, to: &Path) -> Result<()> {
     if fs::hard_link(from, to).is_ok() {
         return Ok(());
     }

@@ -21,6 +21,7 @@ use crate::kept::Kept;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::serving::Serving;
+use crate::start::folded_manifests;
 use crate::state::{Store, StoreOptions};
 use crate::tasks::Tasks;
 
@@ -199,8 +200,10 @@ impl Service {
         }
         let (registry, store) = (Registry::open(folder), Store::open(folder, log)?);
         let models = registry.list()?;
-        store
-            .compare(models.iter().filter_map(|m| Some((m.manifest.log.as_deref(), m.manifest.through?))))?;
+        // What was folded and kept knows more of the log than the models do.
+        let folded = folded_manifests(folder);
+        let manifests = models.iter().map(|model| &model.manifest).chain(&folded);
+        store.compare(manifests.filter_map(|m| Some((m.log.as_deref(), m.through?))))?;
         let service = Arc::new(Self {
             folder: folder.to_owned(),
             registry,

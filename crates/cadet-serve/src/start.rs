@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -19,6 +19,12 @@ use crate::registry::Registry;
 use crate::service::Service;
 
 const FOLDED: &str = "folded";
+
+/// The manifests of what was folded and kept in a data folder, as far as they can be read.
+pub(crate) fn folded_manifests(folder: &Path) -> Vec<Manifest> {
+    let all = fs::read_dir(folder.join(FOLDED)).into_iter().flatten().flatten();
+    all.filter_map(|entry| store::load_manifest(&entry.path()).ok()).collect()
+}
 
 impl Service {
     /// Loads the model that `CURRENT` names. The service stays up without one, and says why.

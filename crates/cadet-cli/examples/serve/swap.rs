@@ -51,7 +51,7 @@ fn late(times: &mut [f64]) -> f64 {
     times[(times.len() - 1) * 99 / 100] * 1e3
 }
 
-pub(crate) fn measure(address: SocketAddr, names: &[String; 2], promotes: usize) -> Result<()> {
+pub(crate) fn measure(address: SocketAddr, names: &[String; 2], promotes: usize) -> Result<String> {
     let question = request("POST", "/v1/score", &pairs(10).to_string());
     let mut control = Connection::open(address)?;
     let mut expected = Vec::new();
@@ -111,14 +111,13 @@ pub(crate) fn measure(address: SocketAddr, names: &[String; 2], promotes: usize)
     let (first, last) = (mean(&swaps[..tenth]), mean(&swaps[promotes - tenth..]));
     let answers = all[1].len();
     let [quiet, busy] = all.map(|mut times| late(&mut times));
-    println!(
-        "\n{promotes} promotes under {CONNECTIONS} connections: {answers} answers meanwhile, all of them 200 and from one of the two models.\n\
+    Ok(format!(
+        "{promotes} promotes under {CONNECTIONS} connections: {answers} answers meanwhile, all of them 200 and from one of the two models.\n\
          p99 {busy:.2} ms, quiet {quiet:.2} ms: {:.2} times (goal ≤ 1.5). A promote took {first:.1} ms at first, {last:.1} ms at last. \n\
          Memory after 10 {:.0} MB, after {promotes} {:.0} MB: {:.2} times (goal ≤ 1.05).",
         busy / quiet,
         memory[0],
         memory[1],
         memory[1] / memory[0],
-    );
-    Ok(())
+    ))
 }

@@ -19,41 +19,54 @@ pub const LONGEST_BODY: usize = 8 << 20;
 pub const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// All bodies that are read and not yet answered have so many bytes together, beyond what is free of each.
 const ALL_BODIES: usize = 256 << 20;
-/// So much of a body is not counted: who asks for little is let in whatever large bodies there are.
+/// So much of a body is counted apart: who asks for little is let in whatever large bodies there are.
 const FREE: usize = 64 << 10;
+/// These parts of all bodies have so many bytes together.
+const ALL_FREE: usize = 128 << 20;
 /// A body that is refused is read on to here, and forgotten: an answer that comes before the end of a body is lost
 /// with the connection, and who is told to come again should hear it.
 const MOST_DRAINED: usize = 64 << 20;
 
 /// Room for bodies.
 #[derive(Debug, Default)]
-pub struct Budget(AtomicUsize);
+pub struct Budget {
+    large: AtomicUsize,
+    free: AtomicUsize,
+}
 
 /// Room that one body takes, given back when it is dropped.
 #[derive(Debug)]
 pub struct Taken<'a> {
     budget: &'a Budget,
     length: usize,
-    counted: usize,
+    free: usize,
+    large: usize,
 }
 
 impl<'a> Taken<'a> {
     fn new(budget: &'a Budget) -> Self {
-        Self { budget, length: 0, counted: 0 }
+        Self { budget, length: 0, free: 0, large: 0 }
     }
 
     fn more(&mut self, bytes: usize) -> Result<(), Problem> {
         self.length += bytes;
-        let more = self.length.saturating_sub(FREE) - self.counted;
-        self.counted += more;
-        if more == 0 || self.budget.0.fetch_add(more, Ordering::Relaxed) + more <= ALL_BODIES {
+        let add = |all: &AtomicUsize, more: usize, most: usize| {
+            more == 0 || all.fetch_add(more, Ordering::Relaxed) + more <= most
+        };
+        let free = self.length.min(FREE) - self.free;
+        let large = self.length.saturating_sub(FREE) - self.large;
+        (self.free, self.large) = (self.free + free, self.large + large);
+        let fits = add(&self.budget.free, free, ALL_FREE);
+        if add(&self.budget.large, large, ALL_BODIES) && fits {
             return Ok(());
         }
-        Err(Problem::new(Code::Overloaded, "too many large bodies arrive at once: try again in a moment"))
+        Err(Problem::new(Code::Overloaded, "too many bodies arrive at once: try again in a moment"))
     }
 
     fn give_back(&mut self) {
-        self.budget.0.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
+        self.budget.free.fetch_sub(std::mem::take(&mut self.free), Ordering::Relaxed);
+        self.budget.large.fetch_sub(std::mem::take(&mut self.large), Ordering::Relaxed);
+        self.length = 0;
     }
 }
 
@@ -204,12 +217,13 @@ mod tests {
         let fits = packed(&vec![b' '; LONGEST_BODY]);
         let (body, taken) = unpack(&fits, &budget).unwrap();
         assert_eq!(body.len(), LONGEST_BODY);
-        assert_eq!(budget.0.load(Ordering::Relaxed), LONGEST_BODY - FREE);
+        assert_eq!(budget.large.load(Ordering::Relaxed), LONGEST_BODY - FREE);
+        assert_eq!(budget.free.load(Ordering::Relaxed), FREE);
         drop(taken);
         let bomb = packed(&vec![0; LONGEST_BODY + 1]);
         assert_eq!(unpack(&bomb, &budget).unwrap_err().code, Code::BodyTooLarge);
         assert_eq!(unpack(b"no gzip", &budget).unwrap_err().code, Code::NotJson);
-        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
+        assert_eq!((budget.large.load(Ordering::Relaxed), budget.free.load(Ordering::Relaxed)), (0, 0));
     }
 
     #[tokio::test]
@@ -228,6 +242,6 @@ mod tests {
         drop(held);
         assert_eq!(read(body(LONGEST_BODY + 1), &budget).await.unwrap_err().code, Code::BodyTooLarge);
         assert!(read(body(LONGEST_BODY), &budget).await.is_ok());
-        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
+        assert_eq!((budget.large.load(Ordering::Relaxed), budget.free.load(Ordering::Relaxed)), (0, 0));
     }
 }

@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::FromRef;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request, StatusCode};
+use axum::http::{HeaderValue, Request, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use cadet::Result;
 use tower::Service as _;
@@ -174,7 +174,8 @@ impl Surface {
         B::Error: std::fmt::Display,
     {
         let started = Instant::now();
-        let _busy = self.watch.as_deref().map(Watch::begin);
+        let is_http2 = request.version() == Version::HTTP_2;
+        let _busy = self.watch.as_deref().map(|watch| watch.begin(is_http2));
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let page = cors::page(request.headers(), &self.gate.config.cors_origins);
         let id = outgoing::request_id(request.headers());

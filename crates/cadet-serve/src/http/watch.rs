@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -29,11 +29,14 @@ const LEAST: usize = 64 << 10;
 pub struct Watch {
     active: AtomicU32,
     requests: AtomicU64,
+    /// What TLS was agreed on cannot be told from the bytes beneath it, but from the requests.
+    is_http2: AtomicBool,
 }
 
 impl Watch {
     /// A request is being answered until this is dropped.
-    pub fn begin(&self) -> Answering<'_> {
+    pub fn begin(&self, is_http2: bool) -> Answering<'_> {
+        self.is_http2.fetch_or(is_http2, Ordering::Relaxed);
         self.active.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
         Answering(self)
@@ -104,6 +107,9 @@ impl Watched {
         if requests != self.requests {
             (self.requests, self.head, self.moved) = (requests, None, Instant::now());
         }
+        if requests > 0 && self.watch.is_http2.load(Ordering::Relaxed) {
+            self.head = None;
+        }
         if self.watch.active.load(Ordering::Relaxed) > 0 {
             // Bodies and answers have deadlines of their own.
             self.moved = Instant::now();
@@ -134,6 +140,9 @@ impl Watched {
     fn read(&mut self, bytes: &[u8]) {
         if self.is_http2.is_none() {
             self.is_http2 = Some(bytes.starts_with(b"PRI"));
+        }
+        if self.watch.is_http2.load(Ordering::Relaxed) {
+            self.is_http2 = Some(true);
         }
         let is_idle = self.watch.active.load(Ordering::Relaxed) == 0;
         if is_idle && self.head.is_none() && self.is_http2 == Some(false) {

@@ -186,7 +186,7 @@ pub(crate) fn take_small(bytes: &mut Bytes<'_>, memory: &Memory) -> Option<()> {
             }
             FORGOTTEN => {
                 let user = bytes.text()?;
-                write(&memory.forgotten).insert(user.into(), bytes.varint()?);
+                memory.forget_at(user.into(), bytes.varint()?);
             }
             OFFSET => {
                 let (source, partition, next) = (bytes.text()?, bytes.varint()?, bytes.varint()?);

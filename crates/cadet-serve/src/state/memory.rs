@@ -85,11 +85,7 @@ impl Memory {
                 }
             }
             Entry::Forget(user) => {
-                let mut forgotten = write(&self.forgotten);
-                self.any_forgotten.store(true, Ordering::Release);
-                let at = forgotten.entry(user.clone()).or_default();
-                *at = first.max(*at);
-                drop(forgotten);
+                self.forget_at(user.clone(), first);
                 self.recent.forget(user, first);
                 write(&self.features).remove(user);
             }
@@ -101,6 +97,14 @@ impl Memory {
             }
             Entry::Closed => {}
         }
+    }
+
+    /// A user was forgotten at a position, which a log or a file says.
+    pub(crate) fn forget_at(&self, user: Box<str>, position: u64) {
+        let mut forgotten = write(&self.forgotten);
+        let at = forgotten.entry(user).or_default();
+        *at = position.max(*at);
+        self.any_forgotten.store(true, Ordering::Release);
     }
 
     pub(crate) fn forgotten_at(&self, user: &str) -> Option<u64> {
