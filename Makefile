@@ -24,13 +24,17 @@ test: ## every check, cheapest first
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	$(CARGO) test --workspace --quiet
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
-	$(MAKE) python-test
-	$(MAKE) serve-test
+	$(MAKE) python-test serve-test BUILT=1
+
+# The tool for tests from without. After `cargo test` it is there; building it by itself is done with other features
+# of what it rests on, so that most would be built again.
+TOOL = $(if $(BUILT),test -x target/debug/cadet,$(CARGO) build --quiet -p cadet-cli)
 
 PYTHON = target/python/bin/python
 PIP = -m pip install --quiet --disable-pip-version-check
 
 $(PYTHON): crates/cadet-python/tests/requirements.txt
+	crates/cadet-serve/tests/process/tools.sh python3
 	python3 -m venv --clear target/python
 	$(PYTHON) $(PIP) -r $<
 	touch $@
@@ -44,7 +48,7 @@ wheel: $(PYTHON) ## the Python package, into target/wheels, and tried in an empt
 	ls target/wheels/*.whl
 
 python-test: $(PYTHON) ## the Python package beside the command line
-	$(CARGO) build --quiet -p cadet-cli
+	$(TOOL)
 	rm -rf target/python/wheels
 	target/python/bin/maturin build --quiet -m crates/cadet-python/Cargo.toml --out target/python/wheels
 	$(PYTHON) $(PIP) --force-reinstall --no-deps target/python/wheels/*.whl
@@ -73,17 +77,17 @@ serve-test: dashboard-test ## the running service from without: its description,
 
 dashboard-test: ## the dashboard in a browser: every page, light and dark, wide and narrow
 	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
-	$(CARGO) build --quiet -p cadet-cli
+	$(TOOL)
 	python3 $(SERVE_TESTS)/dashboard/run.py
 
 soak: ## what takes long: thousands of kills, swaps and slow clients, ten times the questions, floods of a minute
 	$(CARGO) test $(PRODUCT) --quiet soak_ -- --ignored --test-threads 1
 	$(SERVE_TESTS)/process/tools.sh python3
-	$(CARGO) build --quiet -p cadet-cli
+	$(TOOL)
 	python3 $(SERVE_TESTS)/process/contract.py --soak
 	python3 $(SERVE_TESTS)/process/abuse.py --soak
 
 screenshots: ## docs/images/, made again
 	$(SERVE_TESTS)/process/tools.sh python3 chromium npm
-	$(CARGO) build --quiet -p cadet-cli
+	$(TOOL)
 	python3 $(SERVE_TESTS)/dashboard/run.py --shots docs/images

@@ -27,7 +27,7 @@ pub(crate) struct Serve {
     /// Another name of this service, when there are no keys; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) allowed_host: Vec<String>,
-    /// A web page that may ask, such as https://shop.example; repeatable
+    /// A web page that may ask: its scheme and host, as browsers send them; repeatable
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
     /// Log every request
@@ -42,7 +42,7 @@ pub(crate) struct Serve {
     /// No pages for people
     #[arg(long)]
     pub(crate) no_dashboard: bool,
-    /// Settings file with a table [serve] [default: cadet.toml, if it is there]
+    /// Settings file with a table named serve [default: cadet.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
