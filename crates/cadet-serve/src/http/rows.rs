@@ -19,10 +19,10 @@ pub struct Event {
     pub user_id: Id,
     /// What.
     pub item_id: Id,
-    /// When: seconds since 1970 or ISO 8601; now, where it is missing.
+    /// When: seconds since 1970 or ISO 8601, no more than a day ahead; now, where it is missing.
     pub timestamp: Option<Time>,
-    /// How much it counts, above 0; 1 where it is missing.
-    #[schema(exclusive_minimum = 0.0)]
+    /// How much it counts, from 1e-9 to 1e9; 1 where it is missing.
+    #[schema(minimum = 1e-9, maximum = 1e9)]
     pub weight: Option<f64>,
     /// What tells it from other events: one that came before does not count again.
     pub event_id: Option<Id>,

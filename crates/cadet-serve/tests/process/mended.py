@@ -6,6 +6,7 @@ Only requests that are meant to be good are changed, and only in what stands her
 import csv
 import io
 import json
+import time
 
 import schemathesis
 from hypothesis import strategies
@@ -87,8 +88,9 @@ def exposures(body):
     for row in body["exposures"]:
         if isinstance(row.get("timestamp"), str):
             row["timestamp"] = "2026-11-18T12:00:00Z"
-        if row.get("weight") is not None:
-            row["weight"] = max(row["weight"], 1e-30)
+        elif row.get("timestamp") is not None:
+            # Nothing is shown in the future.
+            row["timestamp"] = min(row["timestamp"], time.time())
 
 
 MENDED = {"/v1/score": score, "/v1/fresh": fresh, "/v1/audience": audience, "/v1/exposures": exposures}
