@@ -205,7 +205,8 @@ fn check(event: Event, at: &str, now: u32) -> Result<Shown, Fault> {
         },
     };
     let weight = event.weight.unwrap_or(1.0);
-    if !is_weight(weight as f32) {
+    // As it came, too: the next number of 32 bits may be within the bounds.
+    if !(1e-9..=1e9).contains(&weight) || !is_weight(weight as f32) {
         return wrong("weight", format!("expected a number from 1e-9 to 1e9, found {weight}"));
     }
     let id = event.event_id.map(|id| id.0);

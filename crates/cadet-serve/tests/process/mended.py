@@ -93,7 +93,14 @@ def exposures(body):
             row["timestamp"] = min(row["timestamp"], time.time())
 
 
-MENDED = {"/v1/score": score, "/v1/fresh": fresh, "/v1/audience": audience, "/v1/exposures": exposures}
+def rerank(body):
+    # Exposures are kept one by one for 30 days.
+    if body.get("window") is not None:
+        body["window"] = "7d"
+
+
+MENDED = {"/v1/score": score, "/v1/fresh": fresh, "/v1/audience": audience, "/v1/exposures": exposures,
+          "/v1/rerank": rerank}
 
 
 @schemathesis.hook
