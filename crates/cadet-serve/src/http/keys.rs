@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 /// More keys than this are a mistake.
 const MOST_KEYS: usize = 10_000;
-/// A keys file of more bytes is none.
+/// A keys file of more bytes is refused.
 const LONGEST_FILE: u64 = 8 << 20;
 
 /// What a key may do. `admin` may do everything; `ingest` alone cannot read.
@@ -149,7 +149,7 @@ impl Keys {
     pub fn read(path: &Path) -> Result<Self> {
         let size = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.len();
         if size > LONGEST_FILE {
-            return Err(Error::data(path, At::File, format!("a keys file of {size} bytes is none")));
+            return Err(Error::data(path, At::File, format!("{size} bytes are too many for a keys file")));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
         Self::parse(&text, path)
